@@ -48,10 +48,13 @@ std::string validation_text(const std::string& message) {
                            fmt::join(known, ", "), spec::did_you_mean(parts.str(2), known));
     }
     if (!std::regex_match(message, parts, kRange)) return message;
+    const auto plain = [](const std::string& number) {
+        return std::regex_replace(number, std::regex(R"(\.0+$)"), "");
+    };
     const std::string least = parts.str(3), most = parts.str(4);
-    const std::string allowed = most.size() <= 20     ? least + " to " + most
+    const std::string allowed = most.size() <= 20     ? plain(least) + " to " + plain(most)
                                 : least == "0.000000" ? "a number above 0"
-                                                      : "a number of at least " + least;
+                                                      : "a number of at least " + plain(least);
     return fmt::format("{} is {}; allowed: {}", parts.str(1), parts.str(2), allowed);
 }
 

@@ -22,8 +22,7 @@ Result<Json> read_json_object(const std::filesystem::path& path) {
 }
 
 Result<Json> read_optional_json_object(const std::filesystem::path& path) {
-    std::error_code error;
-    if (!std::filesystem::exists(path, error)) return Json::object();
+    if (!path_exists(path)) return Json::object();
     return read_json_object(path);
 }
 

@@ -228,9 +228,7 @@ Result<void> prune(ledger::Ledger& ledger, const std::string& keep) {
 }
 
 Result<void> check(const io::StateDirectory& directory) {
-    std::error_code ignored;
-    if (!std::filesystem::exists(directory.ledger(), ignored) &&
-        !std::filesystem::exists(directory.root() / "ledger.mark", ignored))
+    if (!path_exists(directory.ledger()) && !path_exists(directory.root() / "ledger.mark"))
         return fail(ErrorCode::NotFound, "there is no ledger in " + directory.root().string(),
                     "set --dir to the state directory of rolld");
     ROLL_TRY(const ledger::Ledger ledger, ledger::Ledger::open(directory.root()));
@@ -256,8 +254,7 @@ Result<void> back_up(const io::StateDirectory& directory, const std::string& tar
 // ledger by an empty one.
 Result<void> restore(const io::StateDirectory& directory, const Options& options) {
     const std::string& backup = options.restore;
-    std::error_code ignored;
-    if (!std::filesystem::exists(directory.root(), ignored)) {
+    if (!path_exists(directory.root())) {
         if (backup.empty())
             return fail(ErrorCode::NotFound, directory.root().string() + " does not exist",
                         "set --dir to the state directory of rolld");

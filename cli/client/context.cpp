@@ -45,10 +45,12 @@ std::string with_short_words(std::string_view text) {
     while (!text.empty()) {
         const std::size_t end = std::min(text.find_first_of(" \n"), text.size());
         const std::string_view word = text.substr(0, end);
+        const bool has_mark = word.ends_with(';') || word.ends_with(',') || word.ends_with(':');
         if (word.size() <= kLongest)
             all += word;
         else
-            all += fmt::format("{}... ({} bytes)", word.substr(0, kShown), word.size());
+            all += fmt::format("{}... ({} bytes){}", word.substr(0, kShown), word.size(),
+                               has_mark ? word.substr(word.size() - 1) : "");
         if (end < text.size()) all += text[end];
         text.remove_prefix(std::min(end + 1, text.size()));
     }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/text/render.hpp"
+#include "common/files.hpp"
 #include "common/protocol/job_operations.hpp"
 
 namespace roll::cli {
@@ -36,11 +37,9 @@ Result<Daemon> Daemon::connect_for_change(const Context& context) {
     const auto deadline = std::chrono::steady_clock::now() + kRestartPatience;
     for (bool told = false;;) {
         auto daemon = connect(context);
-        std::error_code error;
         // If the user has a key for another user's rolld, that rolld runs on another machine. The
         // state directory then does not show whether rolld is about to start.
-        const bool expected =
-            directory.is_key_holders() || std::filesystem::exists(directory.pid("rolld"), error);
+        const bool expected = directory.is_key_holders() || path_exists(directory.pid("rolld"));
         if (daemon || daemon.error().code != ErrorCode::Unavailable || !expected ||
             std::chrono::steady_clock::now() > deadline)
             return daemon;

@@ -10,6 +10,7 @@
 
 #include "cli/client/daemon.hpp"
 #include "cli/commands/commands.hpp"
+#include "cli/job/options.hpp"
 #include "cli/text/render.hpp"
 #include "common/number.hpp"
 #include "common/protocol/allocation_operations.hpp"
@@ -79,12 +80,14 @@ std::string allocations_text(const Json& allocations, bool color) {
 }
 
 Result<Json> queue_of(const AllocOptions& options) {
-    ROLL_TRY(const auto time, spec::parse_duration(options.time));
-    ROLL_TRY(const auto idle, spec::parse_duration(options.idle));
-    ROLL_TRY(const auto handover, spec::parse_duration(options.handover));
+    ROLL_TRY(const auto time, duration_of("--time", options.time));
+    ROLL_TRY(const auto idle, duration_of("--idle", options.idle));
+    ROLL_TRY(const auto handover, duration_of("--handover", options.handover));
     std::uint64_t memory = 0;
     if (!options.memory.empty()) {
-        ROLL_TRY(memory, spec::parse_size(options.memory));
+        const auto size = spec::parse_size(options.memory);
+        if (!size) return fail(size.error().code, "--memory " + size.error().message);
+        memory = *size;
     }
     spec::PilotQueue queue{
         .name = options.name,

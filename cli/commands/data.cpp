@@ -34,8 +34,7 @@ const char* objective_of(std::string_view text, bool list) {
 // Returns the cached files of a data set of the HuggingFace Hub; an empty list if `name` is a path.
 // Fails if `name` is a name of the Hub, but the cache lacks the data set.
 Result<std::vector<std::string>> files_of_hub(const std::string& name) {
-    std::error_code ignored;
-    if (fs::exists(name, ignored)) return std::vector<std::string>();
+    if (path_exists(name)) return std::vector<std::string>();
     ROLL_TRY(std::vector<std::string> files, hub_files(name));
     const std::string fetch = download_of(without_configuration(name), ".", HubKind::Dataset);
     if (files.empty() && !fetch.empty())
@@ -49,9 +48,7 @@ Result<std::vector<std::string>> files_of_hub(const std::string& name) {
 // Returns the absolute path of a model's directory. `name` is a path, or the model's name on the
 // HuggingFace Hub.
 std::string model_directory(const std::string& name) {
-    std::error_code ignored;
-    const auto cached =
-        fs::exists(name, ignored) ? std::nullopt : cached_snapshot(name, HubKind::Model);
+    const auto cached = path_exists(name) ? std::nullopt : cached_snapshot(name, HubKind::Model);
     return cached ? *cached : fs::absolute(name).string();
 }
 

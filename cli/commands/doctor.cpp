@@ -160,50 +160,42 @@ std::vector<Finding> check_programs() {
     return findings;
 }
 
-// Reports how each node's worker isolates the processes of its jobs. Workers of older versions do
-// not report their isolation.
-Finding check_walls(const Context& context) {
+// Reports the property `what` of each node's worker. Adds `advice` if the property of a worker
+// contains `weak`. Says `none` if no worker reports the property, as workers of older versions.
+Finding check_workers(const Context& context, const char* what, const char* weak, const char* none,
+                      const char* advice) {
     auto daemon = Daemon::connect(context);
-    if (!daemon) return {"wall", true, "unknown, because rolld does not run", ""};
+    if (!daemon) return {what, true, "unknown, because rolld does not run", ""};
     const Json reply = daemon->ask(protocol::NodesArgs{}).value_or(Json::object());
-    std::string walls;
-    bool weak = false;
+    std::string all;
+    bool is_weak = false;
     for (const Json& node : reply.value("nodes", Json::array())) {
-        const std::string wall = field_text(node, "wall");
-        if (wall.empty()) continue;
-        weak |= wall == "marks";
-        walls += (walls.empty() ? "" : ", ") + field_text(node, "node") + ": " + wall;
+        const std::string value = field_text(node, what);
+        if (value.empty()) continue;
+        is_weak |= value.find(weak) != std::string::npos;
+        all += (all.empty() ? "" : ", ") + field_text(node, "node") + ": " + value;
     }
-    if (walls.empty())
-        return {"wall", true, "no worker reports how it isolates the processes of its jobs", ""};
-    return {"wall", true, walls,
-            weak
-                ? "give roll-worker its own cgroup v2 (systemd: Delegate=yes). With `marks`, "
-                  "roll-worker finds the processes of a job by their environment variables ROLL_*. "
-                  "If roll-worker and the job's supervisor process (guard) are killed together, a "
-                  "process without these variables keeps running"
-                : ""};
+    if (all.empty()) return {what, true, none, ""};
+    return {what, true, all, is_weak ? advice : ""};
+}
+
+// Reports how each node's worker isolates the processes of its jobs.
+Finding check_walls(const Context& context) {
+    return check_workers(
+        context, "wall", "marks", "no worker reports how it isolates the processes of its jobs",
+        "give roll-worker its own cgroup v2 (systemd: Delegate=yes). With `marks`, roll-worker "
+        "finds the processes of a job by their environment variables ROLL_*. If roll-worker and "
+        "the job's supervisor process (guard) are killed together, a process without these "
+        "variables keeps running");
 }
 
 // Reports how each node's worker enforces the jobs' limits on memory and CPUs.
 Finding check_limits(const Context& context) {
-    auto daemon = Daemon::connect(context);
-    if (!daemon) return {"limits", true, "unknown, because rolld does not run", ""};
-    const Json reply = daemon->ask(protocol::NodesArgs{}).value_or(Json::object());
-    std::string all;
-    bool weak = false;
-    for (const Json& node : reply.value("nodes", Json::array())) {
-        const std::string limits = field_text(node, "limits");
-        if (limits.empty()) continue;
-        weak |= limits.find("not enforced") != std::string::npos;
-        all += (all.empty() ? "" : ", ") + field_text(node, "node") + ": " + limits;
-    }
-    if (all.empty()) return {"limits", true, "no worker reports how it limits memory and CPUs", ""};
-    return {"limits", true, all,
-            weak ? "give roll-worker its own cgroup (systemd: Delegate=yes). Without a cgroup, the "
-                   "job's supervisor process (guard) measures the job's memory at intervals. A job "
-                   "may exceed resources.memory for up to a second before the guard ends the job"
-                 : ""};
+    return check_workers(
+        context, "limits", "not enforced", "no worker reports how it limits memory and CPUs",
+        "give roll-worker its own cgroup (systemd: Delegate=yes). Without a cgroup, the job's "
+        "supervisor process (guard) measures the job's memory at intervals. A job may exceed "
+        "resources.memory for up to a second before the guard ends the job");
 }
 
 // Checks roll-rank's shared libraries with ldd, without running roll-rank.

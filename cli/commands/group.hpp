@@ -1,4 +1,4 @@
-// Adds the subcommands of a command that has subcommands, such as `secret`.
+// The subcommands of the commands that have subcommands.
 #pragma once
 
 #include <functional>
@@ -21,5 +21,9 @@ struct Context;
 // Adds all subcommands of `above`. The subcommands read `context` when they run, so `context` must
 // outlive `above`.
 using AddCommands = void(CLI::App& above, const AddCommand& command, const Context& context);
+AddCommands add_keys_commands;    // list, add and revoke
+AddCommands add_secret_commands;  // set, list and remove
+AddCommands add_sweep_commands;   // show and best
+AddCommands add_token_commands;   // create, list and revoke
 
 }  // namespace roll::cli

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "cli/client/daemon.hpp"
+#include "cli/commands/group.hpp"
 #include "cli/text/render.hpp"
 #include "common/files.hpp"
 #include "common/io/curve_keys.hpp"

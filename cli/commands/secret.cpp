@@ -1,7 +1,5 @@
 // `rollctl secret`: manages the secrets of a user's jobs. Values are read from stdin or a file,
 // because every user of the machine can see the command lines of processes.
-#include "cli/commands/secret.hpp"
-
 #include <iostream>
 #include <iterator>
 #include <memory>
@@ -12,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/client/daemon.hpp"
+#include "cli/commands/group.hpp"
 #include "cli/text/render.hpp"
 #include "common/files.hpp"
 #include "common/protocol/cluster_operations.hpp"

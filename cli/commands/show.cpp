@@ -2,6 +2,7 @@
 
 #include "cli/client/daemon.hpp"
 #include "cli/commands/commands.hpp"
+#include "cli/show/files_of_job.hpp"
 #include "cli/show/job_view.hpp"
 #include "cli/show/layout_view.hpp"
 #include "cli/text/render.hpp"
@@ -9,6 +10,20 @@
 #include "common/time.hpp"
 
 namespace roll::cli {
+namespace {
+
+constexpr std::uint64_t kHeadMax = 64 << 10;  // bytes of metrics.jsonl that are read
+
+// Adds the key `layout` to a training job.
+void add_layout(Daemon& daemon, Json& job) {
+    Json layout = layout_of(job);
+    if (layout.is_null()) return;
+    if (layout["pp"] > 1 && layout["schedule"] == "auto")
+        add_chosen_schedule(layout, JobFiles(daemon, false).metrics(job).read(0, kHeadMax));
+    job["layout"] = std::move(layout);
+}
+
+}  // namespace
 
 Result<int> run_show(const Context& context, const std::string& selector, bool diff) {
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
@@ -25,15 +40,16 @@ Result<int> run_show(const Context& context, const std::string& selector, bool d
         print_bytes(context.terminal ? printable(changes) : changes);
         return 0;
     }
-    if (context.json) {
-        if (Json layout = layout_of(reply["job"]); !layout.is_null())
-            reply["job"]["layout"] = std::move(layout);
-        print_json(reply);
-    } else if (context.parsable) {
+    if (context.parsable && !context.json) {
         print(fmt::format("{}\n", id));
-    } else {
-        print(job_text(reply.value("job", Json::object()), look_of(context)));
+        return 0;
     }
+    Json& job = reply["job"];
+    add_layout(daemon, job);
+    if (context.json)
+        print_json(reply);
+    else
+        print(job_text(job, look_of(context)));
     return 0;
 }
 

@@ -14,9 +14,8 @@
 #include "cli/show/follow.hpp"
 #include "cli/show/job_view.hpp"
 #include "cli/slurm/directives.hpp"
+#include "cli/submit/checks.hpp"
 #include "cli/submit/layout_choice.hpp"
-#include "cli/submit/output_check.hpp"
-#include "cli/submit/unsaved_warning.hpp"
 #include "cli/text/render.hpp"
 #include "common/hash.hpp"
 #include "common/io/process.hpp"
@@ -211,7 +210,7 @@ Result<int> submit_sources(const Context& context, const SubmitOptions& options,
     ROLL_TRY(const JobOptions environment, options_of_environment());
     Notes notes;
     for (Source& source : sources) {
-        ROLL_TRY_VOID(apply_options(environment, source));
+        ROLL_TRY_VOID(override_keys(environment, source));
         ROLL_TRY_VOID(apply_options(options.job, source));
         ROLL_TRY_VOID(replace_selectors(context, source.document));
         for (std::string& note : notes_of(source)) {

@@ -9,6 +9,7 @@
 
 #include "cli/client/daemon.hpp"
 #include "cli/client/look.hpp"
+#include "cli/commands/group.hpp"
 #include "cli/commands/usage.hpp"
 #include "cli/show/files_of_job.hpp"
 #include "cli/show/job_view.hpp"

@@ -5,15 +5,11 @@
 
 #include "cli/client/look.hpp"
 #include "cli/commands/commands.hpp"
-#include "cli/commands/group.hpp"
 
 namespace roll::cli {
 
 // Submits job files that have the key `sweep`.
 Result<int> run_sweep(const Context& context, const SubmitOptions& options);
-// Adds the subcommands show and best. The subcommands read `context` when they run, so `context`
-// must outlive `sweep`.
-void add_sweep_commands(CLI::App& sweep, const AddCommand& command, const Context& context);
 
 // Formats the reply of sweep_json() (schema roll.sweep/1) as text.
 std::string sweep_text(const Json& sweep, const Look& look);

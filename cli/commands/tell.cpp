@@ -1,16 +1,18 @@
 #include "cli/commands/tell.hpp"
 
+#include <functional>
+
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "cli/client/daemon.hpp"
+#include "cli/job/options.hpp"
 #include "cli/show/follow.hpp"
 #include "cli/show/job_view.hpp"
 #include "cli/text/render.hpp"
 #include "common/number.hpp"
 #include "common/protocol/job_operations.hpp"
-#include "common/spec/schema/units.hpp"
 #include "common/training_request.hpp"
 
 namespace roll::cli {
@@ -47,52 +49,55 @@ bool runs(const Json& job, const std::string& token) {
            field_text(attempts.back(), "state") != "ended";
 }
 
-Result<Json> await_checkpoint(Daemon& daemon, std::uint64_t id, const Json& request,
-                              std::chrono::seconds patience) {
-    const std::string token = field_text(request, "token");
-    const auto asked = request.value("asked", std::uint64_t{0});
+// Waits until find(job) returns the answer to a request to the attempt `token`. The errors say that
+// the attempt ended before it `ended`, or that the job `late` within the patience.
+Result<Json> await(Daemon& daemon, std::uint64_t id, const std::string& token,
+                   std::chrono::seconds patience,
+                   const std::function<const Json*(const Json& job)>& find,
+                   const std::string& ended, const std::string& late) {
     const auto until = std::chrono::steady_clock::now() + patience;
     JobWatch watch(daemon, id);
     for (;;) {
         ROLL_TRY(const Json job, watch.look(kCheckpointPoll));
-        const Json checkpoints = job.value("checkpoints", Json::array());
-        if (const Json* found = answering(checkpoints, token, asked)) return *found;
+        if (const Json* found = find(job)) return *found;
         if (!runs(job, token))
             return fail(ErrorCode::Failed,
-                        fmt::format("the attempt of job {} ended before it saved a checkpoint", id),
+                        fmt::format("the attempt of job {} ended before it {}", id, ended),
                         fmt::format("rollctl show {}", id));
         if (std::chrono::steady_clock::now() >= until)
-            return fail(
-                ErrorCode::Failed,
-                fmt::format("job {} saved no checkpoint within {} s; the job may still save one",
-                            id, patience.count()),
-                fmt::format("rollctl show {}, or try again with a longer --timeout", id));
+            return fail(ErrorCode::Failed, fmt::format("job {} {}", id, late),
+                        fmt::format("rollctl show {}, or try again with a longer --timeout", id));
     }
+}
+
+Result<Json> await_checkpoint(Daemon& daemon, std::uint64_t id, const Json& request,
+                              std::chrono::seconds patience) {
+    const std::string token = field_text(request, "token");
+    const auto asked = request.value("asked", std::uint64_t{0});
+    return await(
+        daemon, id, token, patience,
+        [&](const Json& job) {
+            return job.contains("checkpoints") ? answering(job["checkpoints"], token, asked)
+                                               : nullptr;
+        },
+        "saved a checkpoint",
+        fmt::format("saved no checkpoint within {} s; the job may still save one",
+                    patience.count()));
 }
 
 Result<Json> await_answer(Daemon& daemon, std::uint64_t id, const Json& request,
                           std::chrono::seconds patience) {
     const std::string token = field_text(request, "token");
     const auto number = request.value("number", std::uint64_t{0});
-    const auto until = std::chrono::steady_clock::now() + patience;
-    JobWatch watch(daemon, id);
-    for (;;) {
-        ROLL_TRY(const Json job, watch.look(kCheckpointPoll));
-        const Json attempts = job.value("attempts", Json::array());
-        if (const Json* found = answered(attempts, token, number)) return *found;
-        if (!runs(job, token))
-            return fail(ErrorCode::Failed,
-                        fmt::format("the attempt of job {} ended before it carried out request {}",
-                                    id, number),
-                        fmt::format("rollctl show {}", id));
-        if (std::chrono::steady_clock::now() >= until)
-            return fail(ErrorCode::Failed,
-                        fmt::format("job {} did not answer request {} within {} s; the job may "
-                                    "still carry out the request, unless its roll-worker is of an "
-                                    "older release",
-                                    id, number, patience.count()),
-                        fmt::format("rollctl show {}, or try again with a longer --timeout", id));
-    }
+    return await(
+        daemon, id, token, patience,
+        [&](const Json& job) {
+            return job.contains("attempts") ? answered(job["attempts"], token, number) : nullptr;
+        },
+        fmt::format("carried out request {}", number),
+        fmt::format("did not answer request {} within {} s; the job may still carry out the "
+                    "request, unless its roll-worker is of an older release",
+                    number, patience.count()));
 }
 
 }  // namespace
@@ -131,7 +136,7 @@ Result<int> run_tell(const Context& context, const TellOptions& options) {
                         "rollctl tell --help");
         value = *number;
     }
-    ROLL_TRY(const std::chrono::seconds patience, spec::parse_duration(options.timeout));
+    ROLL_TRY(const std::chrono::seconds patience, duration_of("--timeout", options.timeout));
     ROLL_TRY(Daemon daemon, Daemon::connect_for_change(context));
     ROLL_TRY(const std::uint64_t id, one_job(daemon, options.job));
     ROLL_TRY(const Json request,
@@ -151,7 +156,7 @@ Result<int> run_tell(const Context& context, const TellOptions& options) {
 }
 
 Result<int> run_checkpoint(const Context& context, const TellOptions& options) {
-    ROLL_TRY(const std::chrono::seconds patience, spec::parse_duration(options.timeout));
+    ROLL_TRY(const std::chrono::seconds patience, duration_of("--timeout", options.timeout));
     ROLL_TRY(Daemon daemon, Daemon::connect_for_change(context));
     ROLL_TRY(const std::uint64_t id, one_job(daemon, options.job));
     ROLL_TRY(const Json request, daemon.ask(protocol::CheckpointArgs{.id = id}));

@@ -1,14 +1,13 @@
-#include "cli/commands/token.hpp"
-
 #include <memory>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "cli/client/daemon.hpp"
+#include "cli/commands/group.hpp"
+#include "cli/job/options.hpp"
 #include "cli/text/render.hpp"
 #include "common/protocol/token_operations.hpp"
-#include "common/spec/schema/units.hpp"
 
 namespace roll::cli {
 
@@ -21,7 +20,7 @@ struct TokenOptions {
 };
 
 Result<int> run_token_create(const Context& context, const TokenOptions& options) {
-    ROLL_TRY(const std::chrono::seconds life, spec::parse_duration(options.expires));
+    ROLL_TRY(const std::chrono::seconds life, duration_of("--expires", options.expires));
     ROLL_TRY(Daemon daemon, Daemon::connect(context));
     ROLL_TRY(const Json reply,
              daemon.ask(protocol::TokenCreateArgs{options.scope, life.count(), options.note}));

@@ -7,6 +7,8 @@
 #include "cli/client/local.hpp"
 #include "cli/commands/commands.hpp"
 #include "cli/text/render.hpp"
+#include "common/counted.hpp"
+#include "common/files.hpp"
 #include "common/io/process.hpp"
 #include "common/io/process_label.hpp"
 #include "common/io/state_directory.hpp"
@@ -63,8 +65,7 @@ std::string earlier_tcp(const io::StateDirectory& state) {
 std::string endpoint_of(const UpOptions& options, const io::StateDirectory& state) {
     const std::string earlier = earlier_tcp(state);
     if (!options.endpoint.empty() || earlier.empty()) return options.endpoint;
-    std::error_code ignored;
-    if (!std::filesystem::exists(state.pid("rolld"), ignored)) {
+    if (!path_exists(state.pid("rolld"))) {
         say(
             fmt::format("rolld now listens on this machine only; the previous rolld listened on {} "
                         "for other users and machines",
@@ -172,8 +173,7 @@ Result<int> run_up(const Context& context, const UpOptions& options) {
                     state.root().string()));
     for (const Json& node : nodes) {
         const auto amount = [&](const char* key, const char* unit) {
-            const auto number = node.value(key, std::int64_t{0});
-            return fmt::format("{} {}{}", number, unit, number == 1 ? "" : "s");
+            return counted(node.value(key, std::int64_t{0}), unit);
         };
         say(fmt::format("worker {} with {} and {}", field_text(node, "node"),
                         amount("slots", "slot"), amount("gpus", "GPU")));

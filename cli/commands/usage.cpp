@@ -6,6 +6,7 @@
 #include "cli/client/daemon.hpp"
 #include "cli/client/look.hpp"
 #include "cli/text/render.hpp"
+#include "common/counted.hpp"
 
 namespace roll::cli {
 namespace {
@@ -107,17 +108,16 @@ Result<int> run_usage(const Context& context, const UsageOptions& options) {
     const std::string user = field_text(reply, "user");
     const auto queued = reply.value("queued", std::size_t{0});
     print(limits_text_of(reply, look));
-    print(fmt::format("\n{} running and {} queued jobs of {}\n",
-                      reply.value("running", std::size_t{0}), queued, user));
+    print(fmt::format("\n{} running and {} of {}\n", reply.value("running", std::size_t{0}),
+                      counted(queued, "queued job"), user));
     std::size_t listed = 0;
     for (const Json& job : reply.value("waiting", Json::array()))
         listed += job.value("tasks", std::size_t{0});
     if (listed > 0) print(waiting_text(reply, look));
     if (queued > listed)
-        say(fmt::format(
-            "{} more queued jobs are not shown; to list all: rollctl jobs --state queued "
-            "--user {}",
-            queued - listed, user));
+        say(fmt::format("{} {} not shown; to list all: rollctl jobs --state queued --user {}",
+                        counted(queued - listed, "more queued job"),
+                        queued - listed == 1 ? "is" : "are", user));
     return 0;
 }
 

@@ -1,12 +1,10 @@
-#include "cli/foreign/data.hpp"
-
 #include <algorithm>
 #include <string_view>
 
 #include <fmt/format.h>
 
 #include "cli/foreign/hub.hpp"
-#include "cli/foreign/stage.hpp"
+#include "cli/foreign/parts.hpp"
 #include "cli/foreign/table.hpp"
 #include "common/files.hpp"
 #include "common/hub/dataset.hpp"
@@ -64,8 +62,7 @@ void read_named(const Config& config, std::vector<std::string>& train) {
     if (!named) return;
     const HubSet set{*named, config.text("dataset_config").value_or(""),
                      config.text("dataset_train_split").value_or("train")};
-    std::error_code ignored;
-    const bool is_local = fs::exists(config.absolute(*named), ignored);
+    const bool is_local = path_exists(config.absolute(*named));
     const std::string problem = unreadable(*named);
     const bool may_be_name = !download_of(*named, config.directory, HubKind::Dataset).empty();
     const bool is_cached = !hub_files(*named).value_or(std::vector<std::string>()).empty();
@@ -183,8 +180,10 @@ void read_answers(const Config& config, const std::string& key, const std::strin
                                               name));
     for (const char* const answer : {"chosen", "rejected"})
         if (paired && columns.value(answer, Json(answer)) != answer)
-            config.refuse(key, fmt::format("names {}, whose column {} is {}; rename it to {}", name,
-                                           answer, dump(columns[answer]), answer));
+            config.refuse(key, fmt::format("names {0}, whose {1} answers are in the column {2}; "
+                                           "allowed: the column {1}; rename the column in the "
+                                           "file and in dataset_info.json",
+                                           name, answer, dump(columns[answer])));
     if (labelled) config.set("data.label_field", columns["kto_tag"]);
 }
 

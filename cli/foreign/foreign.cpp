@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/foreign/pipeline.hpp"
+#include "cli/foreign/parts.hpp"
 #include "cli/foreign/table.hpp"
 #include "common/spec/job/resources.hpp"
 #include "common/spec/schema/nearest.hpp"

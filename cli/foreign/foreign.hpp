@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/foreign/rules.hpp"
+#include "cli/foreign/config.hpp"
 #include "common/json.hpp"
 
 namespace roll::cli {

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "common/files.hpp"
 #include "common/hub/dataset.hpp"
 #include "common/hub_cache.hpp"
 #include "common/spec/schema/problem.hpp"
@@ -24,8 +25,7 @@ constexpr const char* kModelKeys[] = {"/model/from", "/tokenizer", "/objective/r
 constexpr const char* kDataKeys[] = {"/data/train", "/data/valid"};
 
 bool exists(const std::string& base, const std::string& path) {
-    std::error_code error;
-    return fs::exists(fs::path(base) / path, error);
+    return path_exists(fs::path(base) / path);
 }
 
 // Returns the data files of a directory, sorted by path. If the paths of some data files contain

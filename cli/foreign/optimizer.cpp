@@ -1,9 +1,9 @@
-#include "cli/foreign/optimizer.hpp"
-
 #include <array>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "cli/foreign/parts.hpp"
 
 namespace roll::cli {
 namespace {

@@ -1,7 +1,6 @@
-#include "cli/foreign/pipeline.hpp"
-
 #include <algorithm>
 
+#include "cli/foreign/parts.hpp"
 #include "cli/foreign/table.hpp"
 
 namespace roll::cli {

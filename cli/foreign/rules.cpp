@@ -1,5 +1,3 @@
-#include "cli/foreign/rules.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -8,10 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/foreign/data.hpp"
-#include "cli/foreign/optimizer.hpp"
-#include "cli/foreign/sharding.hpp"
-#include "cli/foreign/stage.hpp"
+#include "cli/foreign/parts.hpp"
 #include "common/hub_cache.hpp"
 
 namespace roll::cli {

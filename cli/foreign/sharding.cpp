@@ -1,8 +1,8 @@
-#include "cli/foreign/sharding.hpp"
-
 #include <algorithm>
 
 #include <fmt/format.h>
+
+#include "cli/foreign/parts.hpp"
 
 namespace roll::cli {
 namespace {

@@ -1,9 +1,9 @@
-#include "cli/foreign/stage.hpp"
-
 #include <algorithm>
 #include <array>
 
 #include <fmt/format.h>
+
+#include "cli/foreign/parts.hpp"
 
 namespace roll::cli {
 namespace {
@@ -184,6 +184,8 @@ void read_trl_stage(const Config& config) {
                            (loss.empty() && !has_any(config, kOfTrlPreferences));
     if (of_tokens) {
         config.set("objective", "sft");
+        if (!config.has("dataset_text_field"))
+            config.set_default("dataset_text_field", "data.field", "text");
         if (config.flag("assistant_only_loss"))
             config.set("data.train_on", "assistant");
         else if (config.has("completion_only_loss") && !config.flag("completion_only_loss"))

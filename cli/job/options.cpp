@@ -127,11 +127,26 @@ void add_queue_options(CLI::App& app, JobOptions& options) {
     app.add_flag("--hold", options.hold, "Do not start the job before `rollctl release`");
 }
 
-Result<Time> parse_when(const std::string& text, Time now) {
+Result<Time> parse_when(const std::string& text, Time now, const std::string& option) {
     if (text == "now") return now;
-    if (!text.starts_with('+')) return spec::parse_instant(text);
-    ROLL_TRY(const std::chrono::seconds from_now, spec::parse_duration(text.substr(1)));
-    return now + from_now;
+    if (text.starts_with('+')) {
+        if (const auto from_now = spec::parse_duration(text.substr(1))) return now + *from_now;
+    } else if (const auto time = spec::parse_instant(text)) {
+        return *time;
+    }
+    return fail(ErrorCode::InvalidArgument,
+                fmt::format("{} is {}; allowed: a time such as 2026-11-22T08:00:00Z, "
+                            "2026-11-22T08:00+01:00 or 2026-11-22, or a duration from now such as "
+                            "+2h or +1-12:00:00",
+                            option, text));
+}
+
+Result<std::chrono::seconds> duration_of(const std::string& option, const std::string& text) {
+    if (const auto duration = spec::parse_duration(text)) return *duration;
+    return fail(ErrorCode::InvalidArgument,
+                fmt::format("{} is {}; allowed: a duration such as 90s, 1h 30m, 1-12:00:00 or "
+                            "HH:MM:SS",
+                            option, text.empty() ? "empty" : text));
 }
 
 // Returns a whole number as a JSON integer, so that messages show it without
@@ -214,7 +229,7 @@ Result<void> apply_options(const JobOptions& options, Json& document) {
     for (const auto& [key, text] :
          {std::pair("begin", &options.begin), std::pair("deadline", &options.deadline)}) {
         if (text->empty()) continue;
-        ROLL_TRY(const Time when, parse_when(*text, wall_clock_now()));
+        ROLL_TRY(const Time when, parse_when(*text, wall_clock_now(), std::string("--") + key));
         document[key] = to_iso8601(when);
     }
     if (!options.export_env.empty()) document["export_env"] = options.export_env;

@@ -10,6 +10,7 @@
 
 #include "cli/show/job_view.hpp"
 #include "cli/text/render.hpp"
+#include "common/files.hpp"
 #include "common/spec/job/resources.hpp"
 #include "common/spec/schema/array.hpp"
 
@@ -69,8 +70,7 @@ Result<fs::path> log_file(const fs::path& output, std::optional<int> attempt, in
     const int number = attempt.value_or(*std::max_element(attempts.begin(), attempts.end()));
     const fs::path file =
         output / "logs" / fmt::format("attempt-{}", number) / fmt::format("rank-{}.log", rank);
-    std::error_code error;
-    if (!fs::exists(file, error)) {
+    if (!path_exists(file)) {
         return fail(ErrorCode::NotFound, fmt::format("there is no log {}", file.string()),
                     "ls " + (output / "logs").string());
     }

@@ -9,6 +9,7 @@
 #include "cli/job/git.hpp"
 #include "cli/show/layout_view.hpp"
 #include "cli/text/render.hpp"
+#include "common/counted.hpp"
 #include "common/spec/schema/units.hpp"
 
 namespace roll::cli {
@@ -196,7 +197,7 @@ std::string progress_text(const Json& job) {
     if (const auto skipped = real("skipped_steps"))
         parts.push_back(fmt::format("{:.0f} skipped", *skipped));
     if (const auto samples = real("left_out_samples"))
-        parts.push_back(fmt::format("{:.0f} samples left out", *samples));
+        parts.push_back(counted(std::llround(*samples), "sample") + " left out");
     if (const auto speed = real("tokens_per_second"))
         parts.push_back(amount_text(*speed) + " tokens/s");
     if (const auto use = real("gpu_percent")) parts.push_back(fmt::format("GPU {:.0f} %", *use));
@@ -347,8 +348,11 @@ std::string job_text(const Json& job, const Look& look) {
                     field_text(job, "kind"), paint_state(field_text(job, "state"), look.color));
     const std::string info = info_text(job);
     text += info.empty() ? "\n" : fmt::format(" - {}\n", info);
+    const auto add = [&](const char* title, const std::string& value) {
+        if (!value.empty()) text += fmt::format("  {:<16}{}\n", title, value);
+    };
     for (const auto& [key, title] :
-         std::vector<std::pair<std::string, std::string>>{{"user", "user"},
+         std::vector<std::pair<std::string, const char*>>{{"user", "user"},
                                                           {"submitted_at", "submitted"},
                                                           {"starts_at", "starts by"},
                                                           {"started_at", "started"},
@@ -359,40 +363,34 @@ std::string job_text(const Json& job, const Look& look) {
                                                           {"output", "output"},
                                                           {"source_job", "starts from job"},
                                                           {"export_job", "export job"},
-                                                          {"exported", "export"}}) {
-        const std::string value =
-            key.ends_with("_at") ? time_field_text(job, key, look.local) : field_text(job, key);
-        if (!value.empty()) text += fmt::format("  {:<16}{}\n", title, value);
-    }
+                                                          {"exported", "export"}})
+        add(title,
+            key.ends_with("_at") ? time_field_text(job, key, look.local) : field_text(job, key));
     const Json spec = job.value("spec", Json());
-    if (const Json layout = layout_of(job); !layout.is_null())
-        text += fmt::format("  {:<16}{}\n", "layout", layout_text(layout));
-    const std::string git = spec.is_object() ? git_text(spec.value("git", Json())) : "";
-    if (!git.empty()) text += fmt::format("  {:<16}{}\n", "git", git);
-    const std::string limits = asked_limits_text(job);
-    if (!limits.empty()) text += fmt::format("  {:<16}{}\n", "limits", limits);
+    const Json layout = job.contains("layout") ? job["layout"] : layout_of(job);
+    if (!layout.is_null()) add("layout", layout_text(layout));
+    if (spec.is_object()) add("git", git_text(spec.value("git", Json())));
+    add("limits", asked_limits_text(job));
     const Json progress = job.value("progress", Json());
     const Json memory = progress.is_object() ? progress.value("memory", Json()) : Json();
     if (memory.is_number_integer())
-        text += fmt::format("  {:<16}{} in use\n", "memory",
-                            spec::size_text(memory.get<std::int64_t>()));
+        add("memory", spec::size_text(memory.get<std::int64_t>()) + " in use");
     const Json cpu = progress.is_object() ? progress.value("cpu_seconds", Json()) : Json();
     if (cpu.is_number())
-        text += fmt::format("  {:<16}{} of processor time in this attempt\n", "CPU",
-                            duration_text(cpu.get<double>()));
+        add("CPU", duration_text(cpu.get<double>()) + " of processor time in this attempt");
     if (const Json ettr = job.value("ettr", Json()); ettr.is_number())
-        text += fmt::format("  {:<16}{:.1f} % of the time since the first start\n",
-                            "trained (ETTR)", 100 * ettr.get<double>());
-    const Json attempts = job.value("attempts", Json::array());
-    if (!attempts.empty()) text += "\n" + indent(attempts_text(attempts, look));
-    const std::string requests = requests_text(attempts);
-    if (!requests.empty()) text += "\n" + indent(requests);
-    const Json ranks = job.value("ranks", Json::array());
-    if (!ranks.empty()) text += "\n" + indent(ranks_text(ranks));
-    const Json checkpoints = job.value("checkpoints", Json::array());
-    if (!checkpoints.empty()) text += "\n" + indent(checkpoints_text(checkpoints));
-    const Json exports = job.value("exports", Json::array());
-    if (!exports.empty()) text += "\n" + indent(exports_text(exports));
+        add("trained (ETTR)",
+            fmt::format("{:.1f} % of the time since the first start", 100 * ettr.get<double>()));
+    const auto add_table = [&](const char* key, const auto& text_of) {
+        const Json rows = job.value(key, Json::array());
+        const std::string table = rows.empty() ? "" : text_of(rows);
+        if (!table.empty()) text += "\n" + indent(table);
+    };
+    add_table("attempts", [&](const Json& rows) { return attempts_text(rows, look); });
+    add_table("attempts", requests_text);
+    add_table("ranks", ranks_text);
+    add_table("checkpoints", checkpoints_text);
+    add_table("exports", exports_text);
     return text;
 }
 

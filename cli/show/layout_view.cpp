@@ -35,6 +35,13 @@ Json layout_of(const Json& job) {
     return layout;
 }
 
+void add_chosen_schedule(Json& layout, std::string_view metrics) {
+    if (!layout.is_object() || layout["schedule"] != "auto") return;
+    const Json head = Json::parse(metrics.substr(0, metrics.find('\n')), nullptr, false);
+    if (head.is_object() && head.contains("schedule"))
+        layout["schedule"] = field_text(head, "schedule");
+}
+
 std::string layout_text(const Json& layout) {
     std::string text;
     for (const char* key : {"dp", "tp", "pp", "vpp", "zero"}) {

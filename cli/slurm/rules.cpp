@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -18,6 +19,9 @@ namespace roll::cli {
 namespace {
 
 constexpr int kLowestPriority = -1'000'000;
+// Limits far above what a job may have, so that no product of options overflows.
+constexpr std::int64_t kMost = 1'000'000;
+constexpr std::int64_t kMebibytesMost = 1'000'000'000'000;
 constexpr const char* kTimeLimit = "M, M:S, H:M:S, D-H, D-H:M, D-H:M:S, or 0 for no limit";
 constexpr const char* kInstant =
     "now+1hour, tomorrow, 16:00, 2026-11-26 or 2026-11-26T16:00:00, in local time";
@@ -57,11 +61,11 @@ class Translation {
         reading_.problems.push_back(fmt::format("{}--{} is \"{}\"; allowed: {}", option.place,
                                                 option.name, option.value, allowed));
     }
-    std::optional<int> count(const std::string& name, int least = 1);
-    std::optional<int> gpu_count(const std::string& name);
+    std::optional<std::int64_t> count(const std::string& name, int least = 1);
+    std::optional<std::int64_t> gpu_count(const std::string& name);
     void read_sizes();
-    void read_gpus(int nodes, int tasks);
-    std::optional<int> gres_gpus();
+    void read_gpus(std::int64_t nodes, std::int64_t tasks);
+    std::optional<std::int64_t> gres_gpus();
     void read_texts();
     void read_name();
     void read_times();
@@ -73,7 +77,7 @@ class Translation {
     void copy_variable(const std::string& name);
     void read_signal();
     void read_memory();
-    void read_switches(int nodes);
+    void read_switches(std::int64_t nodes);
     void read_container();
     void describe();
 
@@ -84,55 +88,57 @@ class Translation {
 };
 
 // Returns the number in an option's value; nullopt if the option is missing or is refused.
-std::optional<int> Translation::count(const std::string& name, int least) {
+std::optional<std::int64_t> Translation::count(const std::string& name, int least) {
     const SbatchOption* const option = find(name);
     if (option == nullptr) return std::nullopt;
     const auto number = slurm_count(option->value);
-    if (number && *number >= least) return number;
-    refuse(*option, fmt::format("a whole number of at least {}", least));
+    if (number && *number >= least && *number <= kMost) return number;
+    refuse(*option, fmt::format("a whole number from {} to {}", least, kMost));
     return std::nullopt;
 }
 
 // Returns the number N in an option's value "N" or "TYPE:N".
-std::optional<int> Translation::gpu_count(const std::string& name) {
+std::optional<std::int64_t> Translation::gpu_count(const std::string& name) {
     const SbatchOption* const option = find(name);
     if (option == nullptr) return std::nullopt;
     const std::size_t colon = option->value.rfind(':');
     const auto number =
         slurm_number(option->value.substr(colon == std::string::npos ? 0 : colon + 1));
-    if (!number) refuse(*option, "N or TYPE:N");
-    return number;
+    if (number && *number <= kMost) return number;
+    refuse(*option, fmt::format("N or TYPE:N with N from 0 to {}", kMost));
+    return std::nullopt;
 }
 
 // Returns the number of GPUs in --gres; nullopt if --gres names no GPUs. Refuses other resources.
-std::optional<int> Translation::gres_gpus() {
+std::optional<std::int64_t> Translation::gres_gpus() {
     const SbatchOption* const option = find("gres");
     if (option == nullptr) return std::nullopt;
-    std::optional<int> total;
+    std::optional<std::int64_t> total;
     for (const std::string& part : split_at(option->value, ',')) {
         std::vector<std::string> words = split_at(part, ':');
         if (words.back().find('(') != std::string::npos)
             words.back().resize(words.back().find('('));  // for example "gpu:2(S:0)"
         const bool bare = words.size() == 1 || !slurm_number(words.back());
-        const auto number = bare ? std::optional(1) : slurm_number(words.back());
+        const auto number = bare ? std::optional(1) : slurm_count(words.back());
         if (option->value == "none") return std::nullopt;
         if (words[0] != "gpu" || !number || words.size() > 3) {
             refuse(*option,
                    "gpu, gpu:N or gpu:TYPE:N, because GPUs are Roll's only generic resource");
             return std::nullopt;
         }
-        total = total.value_or(0) + *number;
+        total = std::min(total.value_or(0) + *number, kMost);
     }
     return total;
 }
 
-void Translation::read_gpus(int nodes, int tasks) {
+void Translation::read_gpus(std::int64_t nodes, std::int64_t tasks) {
     const auto all = gpu_count("gpus");
-    std::optional<int> each = gpu_count("gpus-per-node");
+    auto each = gpu_count("gpus-per-node");
     const auto gres = gres_gpus();
     if (!each) each = gres;
     if (!each)
-        if (const auto per_task = gpu_count("gpus-per-task")) each = *per_task * tasks;
+        if (const auto per_task = gpu_count("gpus-per-task"))
+            each = std::min(*per_task * tasks, kMost);
     if (!each && all && *all % nodes != 0)
         refuse(*find("gpus"), fmt::format("a multiple of the number of nodes, {}, because all "
                                           "nodes of a job have equally many GPUs",
@@ -143,13 +149,13 @@ void Translation::read_gpus(int nodes, int tasks) {
 
 // Reads the options that determine the numbers of nodes, tasks, slots and GPUs.
 void Translation::read_sizes() {
-    int nodes = 1;
+    std::int64_t nodes = 1;
     if (const SbatchOption* const option = find("nodes")) {
         const auto range = split_at(option->value, '-');
         const auto least = slurm_count(range.front());
         const auto most = slurm_count(range.back());
-        if (range.size() > 2 || !least || !most || *least < 1 || *most < *least)
-            refuse(*option, "N or N-M with whole numbers of at least 1");
+        if (range.size() > 2 || !least || !most || *least < 1 || *most < *least || *least > kMost)
+            refuse(*option, fmt::format("N or N-M with whole numbers from 1 to {}", kMost));
         else
             nodes = *least;
     }
@@ -157,7 +163,7 @@ void Translation::read_sizes() {
     const auto per_node = count("ntasks-per-node");
     const auto per_gpu = count("ntasks-per-gpu");
     const auto all_gpus = gpu_count("gpus");
-    if (!ntasks && per_gpu && all_gpus) ntasks = *per_gpu * *all_gpus;
+    if (!ntasks && per_gpu && all_gpus) ntasks = std::min(*per_gpu * *all_gpus, kMost);
     if (find("nodes") == nullptr && ntasks && per_node)
         nodes = (*ntasks + *per_node - 1) / *per_node;
     if (ntasks && *ntasks < nodes) {
@@ -165,17 +171,17 @@ void Translation::read_sizes() {
             "  note: the number of nodes is lowered to {}, the number of tasks", *ntasks));
         nodes = *ntasks;
     }
-    const int tasks = ntasks ? (*ntasks + nodes - 1) / nodes : per_node.value_or(1);
+    const std::int64_t tasks = ntasks ? (*ntasks + nodes - 1) / nodes : per_node.value_or(1);
     resources()["nodes"] = nodes;
     resources()["tasks_per_node"] = 1;
     read_gpus(nodes, tasks);
     const auto per_task = count("cpus-per-task");
     const auto per_gpu_cpus = count("cpus-per-gpu");
-    const int gpus = resources().value("gpus_per_node", 0);
-    int slots = tasks * per_task.value_or(1);
-    if (per_gpu_cpus) slots = std::max(*per_gpu_cpus * gpus, 1);
+    const std::int64_t gpus = resources().value("gpus_per_node", 0);
+    std::int64_t slots = tasks * per_task.value_or(1);
+    if (per_gpu_cpus) slots = std::max<std::int64_t>(*per_gpu_cpus * gpus, 1);
     if (find("overcommit") != nullptr) slots = per_task.value_or(1);
-    slots = std::max(slots, count("mincpus").value_or(1));
+    slots = std::min(std::max(slots, count("mincpus").value_or(1)), kMost);
     resources()["slots_per_node"] = slots;
     for (const auto& [key, value] : {std::pair("ntasks", ntasks),
                                      {"ntasks_per_node", per_node},
@@ -204,16 +210,17 @@ void Translation::read_memory() {
         const SbatchOption* const option = find(name);
         if (option == nullptr) continue;
         const auto size = slurm_mebibytes(option->value);
-        if (!size)
+        if (!size || *size > kMebibytesMost)
             refuse(*option, "a whole number with a suffix K, M, G or T, such as 16G");
         else if (*size > 0)
             slurm()[key] = *size;
-        if (size && *size * count > 0) resources()["memory"] = fmt::format("{}MiB", *size * count);
+        if (size && *size <= kMebibytesMost && *size * count > 0)
+            resources()["memory"] = fmt::format("{}MiB", *size * count);
         return;
     }
 }
 
-void Translation::read_switches(int nodes) {
+void Translation::read_switches(std::int64_t nodes) {
     const SbatchOption* const option = find("switches");
     if (option == nullptr) return;
     const auto switches = slurm_number(option->value.substr(0, option->value.find('@')));

@@ -9,11 +9,11 @@
 #include "cli/slurm/directives.hpp"
 #include "cli/slurm/sbatch.hpp"
 #include "cli/submit/adapter_settings.hpp"
+#include "cli/submit/checks.hpp"
 #include "cli/submit/job_sizes.hpp"
 #include "cli/submit/model_check.hpp"
-#include "cli/submit/record_check.hpp"
-#include "cli/submit/schedule_check.hpp"
 #include "common/files.hpp"
+#include "common/replace.hpp"
 #include "common/spec/check/check_job.hpp"
 #include "common/spec/schema/schema.hpp"
 #include "common/spec/train/preference.hpp"
@@ -220,10 +220,14 @@ Result<std::vector<Source>> job_sources(const std::string& text, const std::stri
     return sources;
 }
 
-Result<void> apply_options(const JobOptions& options, Source& source) {
+Result<void> override_keys(const JobOptions& options, Source& source) {
     for (const std::string& assignment : options.sets)
         source.lines[assignment.substr(0, assignment.find('='))] = kBySet;
-    ROLL_TRY_VOID(apply_options(options, source.document));
+    return apply_options(options, source.document);
+}
+
+Result<void> apply_options(const JobOptions& options, Source& source) {
+    ROLL_TRY_VOID(override_keys(options, source));
     if (source.foreign && !source.lines.contains("train.global_batch_size"))
         set_global_batch(*source.foreign, source.document);
     const bool asked = !source.stored || source.lines.contains("data.attention");
@@ -285,10 +289,9 @@ Result<std::vector<spec::JobSpec>> parse_sources(const std::vector<Source>& sour
                     *format);
         }
         const Lines lines = job.ok() ? Lines() : key_lines_of(source);
-        for (const spec::Problem& problem : job.problems) {
-            problems += fmt::format("\n  {}{}{}{}", line_of(lines, problem.path), problem.path,
-                                    problem.path.empty() ? "" : " ", problem.message);
-        }
+        for (const spec::Problem& problem : job.problems)
+            problems += "\n  " + line_of(lines, problem.path) +
+                        replaced(spec::sentence(problem), "\n", "\\n");
         specs.push_back(std::move(job.spec));
     }
     if (!problems.empty()) return fail(ErrorCode::InvalidArgument, problems);

@@ -22,8 +22,13 @@ Result<std::vector<Source>> read_job_file(const std::string& file);
 // Returns the notes to print on stderr when the job is submitted or planned.
 std::vector<std::string> notes_of(const Source& source);
 
-// Applies the options to the source's document. Marks the keys that --set has set, because they
+// Sets the options' keys in the source's document. Marks the keys that --set has set, because they
 // have no line in the file.
+Result<void> override_keys(const JobOptions& options, Source& source);
+
+// Like override_keys(), and then sets the keys that follow from the finished document, such as the
+// settings of an adapter. Must be called once for a source, with the options that override all
+// others.
 Result<void> apply_options(const JobOptions& options, Source& source);
 
 // Returns the spec of each source. Fails with one InvalidArgument that lists all problems of all

@@ -16,6 +16,7 @@
 
 #include "cli/client/daemon.hpp"
 #include "cli/submit/memory_file.hpp"
+#include "common/counted.hpp"
 #include "common/files.hpp"
 #include "common/io/process.hpp"
 #include "common/protocol/cluster_operations.hpp"
@@ -76,7 +77,7 @@ Result<Limit> memory_limit(const Context& context, const Json& document,
                     "to the memory of a GPU that a rank may use, such as 70GiB");
     const int ranks = resources.ranks_per_node();
     const auto share = [&](std::int64_t bytes, const std::string& of) {
-        return Limit{bytes / ranks, fmt::format("{} / {} ranks", of, ranks)};
+        return Limit{bytes / ranks, fmt::format("{} / {}", of, counted(ranks, "rank"))};
     };
     if (resources.memory > 0) return share(resources.memory, "resources.memory");
     if (const auto node = smallest_node(context, resources.slots_per_node))
@@ -92,9 +93,7 @@ Result<std::pair<std::string, int>> output_of_rank(std::vector<std::string> argu
     ROLL_TRY(io::Pipe pipe, io::make_pipe());
     io::Spawn spawn;
     const auto beside = std::filesystem::path(io::own_program()).parent_path() / "roll-rank";
-    std::error_code error;
-    arguments.insert(arguments.begin(),
-                     std::filesystem::exists(beside, error) ? beside.string() : "roll-rank");
+    arguments.insert(arguments.begin(), path_exists(beside) ? beside.string() : "roll-rank");
     spawn.arguments = std::move(arguments);
     spawn.environment = io::current_environment();
     spawn.descriptors = {{pipe.write.get(), STDOUT_FILENO}, {document, document}};

@@ -181,8 +181,7 @@ ModelCheck::Tokens ModelCheck::tokens(const CheckedJob& job, const Model* model)
     Tokens& tokens = place->second;
     if (!is_new) return tokens;
     const std::string file = directory + "/tokenizer.json";
-    std::error_code error;
-    if (!fs::is_regular_file(file, error)) {
+    if (!is_file(file)) {
         tokens.problem = directory +
                          " has no tokenizer.json; set `tokenizer` to a directory that has one, or "
                          "to the value `bytes`";

@@ -1,5 +1,3 @@
-#include "cli/submit/output_check.hpp"
-
 #include <algorithm>
 #include <filesystem>
 #include <optional>
@@ -13,6 +11,8 @@
 #include <sys/statvfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
+
+#include "cli/submit/checks.hpp"
 
 namespace roll::cli {
 namespace {

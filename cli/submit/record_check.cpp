@@ -1,5 +1,3 @@
-#include "cli/submit/record_check.hpp"
-
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -12,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cli/submit/checks.hpp"
 #include "common/files.hpp"
 #include "common/io/process.hpp"
 #include "common/json.hpp"
@@ -131,6 +130,7 @@ data::EncodeRules rules_of(const spec::DataSpec& data) {
     data::EncodeRules rules;
     rules.field = data.field;
     rules.completions = data.completions;
+    rules.texts = data.texts;
     rules.pairs = data.pairs;
     rules.labels = data.labels;
     rules.prompt_field = data.prompt_field;

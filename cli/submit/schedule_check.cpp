@@ -1,5 +1,4 @@
-#include "cli/submit/schedule_check.hpp"
-
+#include "cli/submit/checks.hpp"
 #include "common/files.hpp"
 #include "common/json.hpp"
 #include "common/spec/train/train.hpp"

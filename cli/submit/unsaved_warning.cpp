@@ -1,9 +1,8 @@
-#include "cli/submit/unsaved_warning.hpp"
-
 #include <chrono>
 
 #include <fmt/format.h>
 
+#include "cli/submit/checks.hpp"
 #include "common/spec/check/checkpoint_rules.hpp"
 #include "common/spec/train/train.hpp"
 

@@ -94,8 +94,7 @@ Result<Format> read_pattern(const std::string& text, const Fields& fields) {
 
 Result<std::map<std::string, std::string>> names_in(const std::string& file, const Fields& fields) {
     std::map<std::string, std::string> names;
-    std::error_code error;
-    if (file.empty() || !std::filesystem::exists(file, error)) return names;
+    if (file.empty() || !path_exists(file)) return names;
     ROLL_TRY(const std::string text, read_file(file));
     ROLL_TRY(const std::vector<Json> documents, yaml::read(text, file));
     const Json all = documents.front();

@@ -111,4 +111,14 @@ std::vector<Result<Json>> Client::ask_all(const std::string& op, const std::vect
     return all;
 }
 
+Result<Json> LastingClient::operator()(const std::string& op, const Json& args) {
+    if (!client_) {
+        ROLL_TRY(Client client, Client::connect(directory_));
+        client_ = std::make_shared<Client>(std::move(client));
+    }
+    auto reply = client_->ask(op, args, timeout_);
+    if (!reply && reply.error().code == ErrorCode::Unavailable) client_.reset();
+    return reply;
+}
+
 }  // namespace roll::io

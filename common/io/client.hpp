@@ -67,4 +67,19 @@ class Client {
     std::uint64_t last_id_ = 0;
 };
 
+// Sends requests to the rolld of a state directory. Connects at the first request, and again after
+// rolld could not be reached.
+class LastingClient {
+  public:
+    LastingClient(StateDirectory directory, std::chrono::milliseconds timeout)
+        : directory_(std::move(directory)),
+          timeout_(timeout) {}
+    Result<Json> operator()(const std::string& op, const Json& args);
+
+  private:
+    StateDirectory directory_;
+    std::chrono::milliseconds timeout_;
+    std::shared_ptr<Client> client_{};
+};
+
 }  // namespace roll::io

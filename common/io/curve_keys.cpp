@@ -93,8 +93,7 @@ Result<CurveKeys> load_or_make_curve_keys(const std::filesystem::path& directory
                                           const std::string& name,
                                           const std::filesystem::path& authorized) {
     auto keys = load_curve_keys(directory, name);
-    std::error_code ignored;
-    if (keys && !std::filesystem::exists(directory / (name + ".pub"), ignored))
+    if (keys && !path_exists(directory / (name + ".pub")))
         ROLL_TRY_VOID(publish(keys->public_key, directory, name, authorized));
     if (keys || keys.error().code != ErrorCode::NotFound) return keys;
     return make_pair(directory, name, authorized);

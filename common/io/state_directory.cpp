@@ -78,9 +78,7 @@ Result<StateDirectory> StateDirectory::find(const std::string& flag) {
 }
 
 bool StateDirectory::is_key_holders() const {
-    std::error_code ignored;
-    return std::filesystem::exists(keys() / "server.pub", ignored) &&
-           !std::filesystem::exists(keys() / "server.key", ignored);
+    return path_exists(keys() / "server.pub") && !path_exists(keys() / "server.key");
 }
 
 Result<void> StateDirectory::check_own() const {

@@ -1,10 +1,8 @@
 #include "common/protocol/client.hpp"
 
-#include <array>
-
 #include <fmt/format.h>
 
-#include "common/protocol/fields.hpp"
+#include "common/protocol/field_lists.hpp"
 
 namespace roll::protocol {
 namespace {

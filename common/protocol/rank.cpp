@@ -1,183 +1,102 @@
 #include "common/protocol/rank.hpp"
 
-#include "common/overload.hpp"
-#include "common/protocol/fields.hpp"
+#include "common/protocol/field_lists.hpp"
 #include "common/protocol/progress.hpp"
 
 namespace roll::protocol {
+
+// clang-format off
+template <class V, Like<Launch> T> void fields(V& v, T& l) {
+    v("attempt", l.attempt); v("kind", l.kind); v("document", l.document); v("output", l.output);
+    v("logs", l.logs); v("nodes", l.nodes); v("node_rank", l.node_rank); v("ranks_per_node", l.ranks_per_node);
+    v("gpus", l.gpus); v("nonce", l.nonce); v("checkpoints", l.checkpoints);
+    v.optional("stop_step", l.stop_step); v.optional("allow_faults", l.allow_faults);
+}
+template <class V, Like<Ready> T> void fields(V&, T&) {}
+template <class V, Like<StepDone> T> void fields(V& v, T& s) { v("step", s.step); v("steps", s.steps); v("own_ms", s.own_ms); }
+template <class V, Like<CheckpointStaged> T> void fields(V& v, T& c) {
+    v("step", c.step); v("directory", c.directory); v.added("asked", c.asked); v.added("save_ms", c.save_ms);
+}
+template <class V, Like<CheckpointPruned> T> void fields(V& v, T& c) { v("step", c.step); v("writer", c.writer); }
+template <class V, Like<ExportDone> T> void fields(V& v, T& e) { v("directory", e.directory); }
+template <class V, Like<CheckpointExported> T> void fields(V& v, T& e) { fields(v, e.written); }
+template <class V, Like<Answered> T> void fields(V& v, T& a) { fields(v, a.answer); }
+template <class V, Like<Failed> T> void fields(V& v, T& f) { v("message", f.message); }
+template <class V, Like<RecordedStep> T> void fields(V& v, T& c) { v("step", c.step); }
+template <class V, Like<StopAtStep> T> void fields(V& v, T& c) { v("checkpoint", c.checkpoint); }
+template <class V, Like<SaveNow> T> void fields(V& v, T& c) { v("asked", c.asked); }
+template <class V, Like<Asked> T> void fields(V& v, T& c) { fields(v, c.request); }
+// clang-format on
+static void fields(ObjectWriter& v, const Progress& progress) {
+    const Json json = Json::parse(progress.json, nullptr, false);
+    v("p", json.is_object() ? json : Json::object());
+}
+static void fields(ObjectReader& v, Progress& progress) {
+    Json told = v.raw("p");
+    if (told.is_object()) told.erase("ranks");  // only roll-worker may set this key
+    progress.json = dump(told);
+    if (const auto read = read_progress(progress.json, kProgressBytesMax); !read)
+        v.refuse(read.error().message);
+}
+
 namespace {
 
-Json report_json(const Report& report) {
-    return std::visit(
-        Overload{
-            [](const Ready&) -> Json {
-                return {{"t", "ready"}};
-            },
-            [](const Progress& p) -> Json {
-                Json progress = Json::parse(p.json, nullptr, false);
-                if (!progress.is_object()) progress = Json::object();
-                return {{"t", "progress"}, {"p", std::move(progress)}};
-            },
-            [](const CheckpointStaged& c) -> Json {
-                Json json = {{"t", "checkpoint"}, {"step", c.step}, {"directory", c.directory}};
-                if (c.asked > 0) json["asked"] = c.asked;
-                if (c.save_ms > 0) json["save_ms"] = c.save_ms;
-                return json;
-            },
-            [](const StepDone& s) -> Json {
-                return {{"t", "step"}, {"step", s.step}, {"steps", s.steps}, {"own_ms", s.own_ms}};
-            },
-            [](const CheckpointPruned& c) -> Json {
-                return {{"t", "pruned"}, {"step", c.step}, {"writer", to_string(c.writer)}};
-            },
-            [](const ExportDone& e) -> Json {
-                return {{"t", "export"}, {"directory", e.directory}};
-            },
-            [](const CheckpointExported& e) -> Json {
-                Json json = to_json(e.written);
-                json["t"] = "exported";
-                return json;
-            },
-            [](const Answered& a) -> Json {
-                Json json = to_json(a.answer);
-                json["t"] = "answered";
-                return json;
-            },
-            [](const Failed& f) -> Json {
-                return {{"t", "failed"}, {"message", f.message}};
-            }},
-        report);
+// The types of the messages, in the order of the alternatives of Report and of Command.
+constexpr std::array kReports = {"ready",  "progress", "step",     "checkpoint", "pruned",
+                                 "export", "exported", "answered", "failed"};
+constexpr std::array kCommands = {"recorded", "stop", "save", "asked"};
+
+template <class Line, std::size_t N>
+std::string encode_line(const Line& line, const std::array<const char*, N>& types) {
+    static_assert(N == std::variant_size_v<Line>);
+    ObjectWriter writer;
+    std::visit([&](const auto& message) { fields(writer, message); }, line);
+    return writer.text.add("t", types[line.index()]).text();
 }
 
-Result<Report> read_pruned(JsonReader& r) {
-    CheckpointPruned pruned;
-    pruned.step = r.get<std::int64_t>("step");
-    ROLL_TRY(pruned.writer, read_token(r.raw("writer"), "report.writer"));
-    return pruned;
-}
-
-Result<Report> read_report(const std::string& type, const Json& line, JsonReader& r) {
-    if (type == "ready") return Ready{};
-    if (type == "checkpoint")
-        return CheckpointStaged{r.get<std::int64_t>("step"), r.get<std::string>("directory"),
-                                r.get_or<std::uint64_t>("asked", 0),
-                                r.get_or<std::int64_t>("save_ms", 0)};
-    if (type == "step")
-        return StepDone{r.get<std::int64_t>("step"), r.get<std::int64_t>("steps"),
-                        r.get<std::int64_t>("own_ms")};
-    if (type == "pruned") return read_pruned(r);
-    if (type == "export") return ExportDone{r.get<std::string>("directory")};
-    if (type == "exported") {
-        ROLL_TRY(WrittenExport written, read_written_export(line, "report"));
-        return CheckpointExported{std::move(written)};
+// Reads a message whose type has the number `type`, which is at least I.
+template <class Line, std::size_t I = 0>
+Result<Line> read_line(const Json& json, const char* what, std::size_t type) {
+    if constexpr (I + 1 < std::variant_size_v<Line>) {
+        if (type != I) return read_line<Line, I + 1>(json, what, type);
     }
-    if (type == "answered") {
-        ROLL_TRY(RequestAnswer answer, read_request_answer(line, "report"));
-        return Answered{std::move(answer)};
-    }
-    if (type == "failed") return Failed{r.get<std::string>("message")};
-    if (type != "progress")
-        return fail(ErrorCode::Corrupt, "report: unknown type " + type.substr(0, 40));
-    Json told = r.raw("p");
-    if (told.is_object()) told.erase("ranks");  // only roll-worker may set this key
-    const std::string text = dump(told);
-    ROLL_TRY_VOID(read_progress(text, kProgressBytesMax));
-    return Progress{text};
+    std::variant_alternative_t<I, Line> message;
+    ROLL_TRY_VOID(read_value(json, what, message));
+    return Line(std::move(message));
 }
 
-Result<Command> read_command(const std::string& type, const Json&, JsonReader& r) {
-    if (type == "recorded") return RecordedStep{r.get<std::int64_t>("step")};
-    if (type == "stop") return StopAtStep{r.get<bool>("checkpoint")};
-    if (type == "save") return SaveNow{r.get<std::uint64_t>("asked")};
-    if (type == "asked") {
-        ROLL_TRY(const auto request, read_training_request(r));
-        if (!request) return fail(ErrorCode::Corrupt, "command: unknown kind of request");
-        return Asked{*request};
-    }
-    return fail(ErrorCode::Corrupt, "command: unknown type " + type.substr(0, 40));
-}
-
-template <class Line>
+template <class Line, std::size_t N>
 Result<Line> decode_line(std::string_view line, const char* what,
-                         Result<Line> (*read)(const std::string&, const Json&, JsonReader&)) {
+                         const std::array<const char*, N>& types) {
     ROLL_TRY(const Json json, parse_json(line));
-    JsonReader r(json, what);
-    const auto type = r.get<std::string>("t");
-    ROLL_TRY_VOID(r.finish_lenient());
-    ROLL_TRY(Line value, read(type, json, r));
-    ROLL_TRY_VOID(r.finish_lenient());
-    return value;
+    JsonReader reader(json, what);
+    const auto name = reader.get<std::string>("t");
+    ROLL_TRY_VOID(reader.finish_lenient());
+    if (const auto type = find_name<std::size_t>(types, name))
+        return read_line<Line>(json, what, *type);
+    return fail(ErrorCode::Corrupt, std::string(what) + ": unknown type " + name.substr(0, 40));
 }
 
 }  // namespace
 
 std::string encode(const Launch& launch) {
-    return dump({{"v", kVersion},
-                 {"attempt", to_json(launch.attempt)},
-                 {"kind", launch.kind},
-                 {"document", launch.document},
-                 {"output", launch.output},
-                 {"logs", launch.logs},
-                 {"nodes", launch.nodes},
-                 {"node_rank", launch.node_rank},
-                 {"ranks_per_node", launch.ranks_per_node},
-                 {"gpus", launch.gpus},
-                 {"nonce", launch.nonce},
-                 {"checkpoints", to_json_list(launch.checkpoints)},
-                 {"stop_step", launch.stop_step},
-                 {"allow_faults", launch.allow_faults}});
+    ObjectWriter writer;
+    fields(writer, launch);
+    return writer.text.add("v", kVersion).text();
 }
 
-Result<Launch> decode_launch(std::string_view text) {
-    ROLL_TRY(const Json json, parse_frame(text, "launch"));
-    JsonReader r(json, "launch");
-    Launch launch;
-    launch.kind = r.get<std::string>("kind");
-    launch.document = r.get<std::string>("document");
-    launch.output = r.get<std::string>("output");
-    launch.logs = r.get<std::string>("logs");
-    launch.nodes = r.get<int>("nodes");
-    launch.node_rank = r.get<int>("node_rank");
-    launch.ranks_per_node = r.get<int>("ranks_per_node");
-    launch.gpus = r.get<std::vector<int>>("gpus");
-    launch.nonce = r.get<std::string>("nonce");
-    launch.stop_step = r.get_or<std::int64_t>("stop_step", 0);
-    launch.allow_faults = r.get_or("allow_faults", false);
-    const Json& attempt = r.raw("attempt");
-    const Json& checkpoints = r.raw("checkpoints");
-    ROLL_TRY_VOID(r.finish_lenient());
-    ROLL_TRY(launch.attempt, read_attempt_key(attempt, "launch.attempt"));
-    ROLL_TRY_VOID(
-        read_list(checkpoints, "launch.checkpoints", launch.checkpoints, &read_written_checkpoint));
-    return launch;
-}
+Result<Launch> decode_launch(std::string_view text) { return decode_frame<Launch>(text, "launch"); }
 
-std::string encode(const Report& report) { return dump(report_json(report)); }
+std::string encode(const Report& report) { return encode_line(report, kReports); }
 
 Result<Report> decode_report(std::string_view line) {
-    return decode_line<Report>(line, "report", &read_report);
+    return decode_line<Report>(line, "report", kReports);
 }
 
-std::string encode(const Command& command) {
-    return std::visit(Overload{[](const RecordedStep& c) {
-                                   return dump({{"t", "recorded"}, {"step", c.step}});
-                               },
-                               [](const StopAtStep& c) {
-                                   return dump({{"t", "stop"}, {"checkpoint", c.checkpoint}});
-                               },
-                               [](const SaveNow& c) {
-                                   return dump({{"t", "save"}, {"asked", c.asked}});
-                               },
-                               [](const Asked& c) {
-                                   Json json = to_json(c.request);
-                                   json["t"] = "asked";
-                                   return dump(json);
-                               }},
-                      command);
-}
+std::string encode(const Command& command) { return encode_line(command, kCommands); }
 
 Result<Command> decode_command(std::string_view line) {
-    return decode_line<Command>(line, "command", &read_command);
+    return decode_line<Command>(line, "command", kCommands);
 }
 
 }  // namespace roll::protocol

@@ -52,11 +52,9 @@ Result<Config> read_config(const std::filesystem::path& path) {
 
 Result<Config> find_config(const std::string& given, const std::filesystem::path& directory) {
     if (!given.empty()) return read_config(given);
-    std::error_code error;
     const auto own = directory / "rolld.yaml";
-    if (std::filesystem::exists(own, error)) return read_config(own);
-    if (directory == kSystemState && std::filesystem::exists(kSystemConfig, error))
-        return read_config(kSystemConfig);
+    if (path_exists(own)) return read_config(own);
+    if (directory == kSystemState && path_exists(kSystemConfig)) return read_config(kSystemConfig);
     return Config{};
 }
 

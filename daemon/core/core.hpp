@@ -5,7 +5,6 @@
 
 #include "daemon/core/actions.hpp"
 #include "daemon/core/apply/apply.hpp"
-#include "daemon/core/decide/attempt.hpp"
 #include "daemon/core/decide/decide.hpp"
 #include "daemon/core/invariants.hpp"
 #include "daemon/core/rules/rules.hpp"

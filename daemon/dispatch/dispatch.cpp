@@ -8,7 +8,7 @@
 #include "common/hash.hpp"
 #include "common/spec/job/document.hpp"
 #include "common/spec/job/staged_files.hpp"
-#include "daemon/core/decide/attempt.hpp"
+#include "daemon/core/decide/decide.hpp"
 #include "daemon/core/facts/save_margin.hpp"
 
 namespace roll::dispatch {

@@ -5,7 +5,7 @@
 
 #include "common/number.hpp"
 #include "common/outcome.hpp"
-#include "daemon/core/decide/attempt.hpp"
+#include "daemon/core/decide/decide.hpp"
 #include "daemon/core/facts/lookups.hpp"
 
 namespace roll::gateway {

@@ -73,6 +73,13 @@ Json seconds(const Json& milliseconds) {
     return milliseconds.is_number() ? Json(milliseconds.get<double>() / 1e3) : Json();
 }
 
+// A family with one sample for each user or job. `key` is the field with the value.
+struct Family {
+    const char* name;
+    const char* help;
+    const char* key;
+};
+
 void add_jobs(Exposition& out, const Json& totals) {
     const Json jobs = field(totals, "jobs");
     out.family("roll_jobs", "gauge", "Jobs in the ledger by state.");
@@ -91,11 +98,6 @@ void add_jobs(Exposition& out, const Json& totals) {
 }
 
 void add_users(Exposition& out, const Json& users) {
-    struct Family {
-        const char* name;
-        const char* help;
-        const char* key;
-    };
     static constexpr Family kFamilies[] = {
         {"roll_user_jobs_queued", "Queued jobs of each user.", "queued"},
         {"roll_user_jobs_running", "Running jobs of each user.", "running"},
@@ -175,11 +177,6 @@ void add_daemon(Exposition& out, const Json& version) {
 }
 
 void add_running(Exposition& out, const Json& running) {
-    struct Family {
-        const char* name;
-        const char* help;
-        const char* key;
-    };
     static constexpr Family kFamilies[] = {
         {"roll_job_step", "Last step that the job reported.", "step"},
         {"roll_job_steps", "Number of steps of the whole job.", "steps"},

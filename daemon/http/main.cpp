@@ -18,7 +18,7 @@
 #include "common/io/service_manager.hpp"
 #include "common/io/state_directory.hpp"
 #include "common/program_end.hpp"
-#include "common/spec/check/http_rules.hpp"
+#include "common/spec/check/parse_policy.hpp"
 #include "daemon/config/config.hpp"
 #include "daemon/http/job_files.hpp"
 #include "daemon/http/listener.hpp"
@@ -78,27 +78,6 @@ Result<std::string> read_token(const io::StateDirectory& directory) {
     return token;
 }
 
-// Sends requests to rolld, and connects again after a failure.
-class Rolld {
-  public:
-    explicit Rolld(io::StateDirectory directory) : directory_(std::move(directory)) {}
-
-    Result<Json> operator()(const std::string& op, const Json& args) {
-        if (!client_) {
-            auto made = io::Client::connect(directory_);
-            if (!made) return tl::unexpected(made.error());
-            client_ = std::make_shared<io::Client>(*std::move(made));
-        }
-        auto reply = client_->ask(op, args, kPatience);
-        if (!reply && reply.error().code == ErrorCode::Unavailable) client_.reset();
-        return reply;
-    }
-
-  private:
-    io::StateDirectory directory_;
-    std::shared_ptr<io::Client> client_;
-};
-
 void say_where(const std::string& scheme, const std::string& address,
                const io::StateDirectory& directory, const std::string& token) {
     fmt::print("{}://{}/\n", scheme, address);
@@ -123,7 +102,7 @@ Result<int> serve(const Options& options, const io::ServiceManager& manager) {
     const auto files = [state = directory.root()](const std::string& op, const Json& args) {
         return read_job_file(op, args, state);
     };
-    Site site(site_options, Rolld(directory), Patient(files, kFilePatience));
+    Site site(site_options, io::LastingClient(directory, kPatience), Patient(files, kFilePatience));
     Listener listener(io, site, std::move(certificate));
     ROLL_TRY_VOID(listener.listen(address.ip, address.port));
     const std::string port = std::to_string(listener.port());

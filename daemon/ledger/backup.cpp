@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <variant>
 #include <vector>
 
 #include <fcntl.h>
@@ -14,7 +15,7 @@
 
 #include "common/files.hpp"
 #include "daemon/ledger/chain.hpp"
-#include "daemon/ledger/job_numbers.hpp"
+#include "daemon/ledger/event_json.hpp"
 #include "daemon/ledger/ledger.hpp"
 #include "daemon/ledger/lock.hpp"
 #include "daemon/ledger/mark.hpp"
@@ -24,13 +25,6 @@ namespace roll::ledger {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Returns whether the path exists. A path that cannot be inspected counts as missing, because a
-// later use of the path then reports the error.
-bool is_there(const fs::path& path) {
-    std::error_code ignored;
-    return fs::exists(path, ignored);
-}
 
 // Returns whether the volume of the path is mounted read-only, for example after disk errors.
 bool is_read_only(const fs::path& path) {
@@ -101,12 +95,12 @@ Result<void> copy_files(const fs::path& from, const fs::path& to) {
         ROLL_TRY_VOID(copy_synced(from / name, to / name));
     // A backup made by --backup has no WAL. A copy made by other means may have a WAL.
     const char* const wal = "ledger.db-wal";
-    return is_there(from / wal) ? copy_synced(from / wal, to / wal) : Result<void>{};
+    return path_exists(from / wal) ? copy_synced(from / wal, to / wal) : Result<void>{};
 }
 
 Result<void> copy_backup(const fs::path& backup, const fs::path& to) {
     for (const char* name : {"ledger.db", "ledger.mark"})
-        if (!is_there(backup / name))
+        if (!path_exists(backup / name))
             return fail(ErrorCode::NotFound,
                         fmt::format("{} is not a backup: it has no {}", backup.string(), name),
                         "give a directory that `rolld --backup` created");
@@ -116,7 +110,7 @@ Result<void> copy_backup(const fs::path& backup, const fs::path& to) {
 // Copies the ledger of a state directory on a read-only volume. SQLite cannot open a ledger with a
 // WAL there.
 Result<void> copy_read_only(const fs::path& state, const fs::path& to) {
-    if (is_there(state / "ledger.mark")) return copy_files(state, to);
+    if (path_exists(state / "ledger.mark")) return copy_files(state, to);
     return fail(ErrorCode::NotFound,
                 fmt::format("the state directory {} has no ledger.mark, so the end of its ledger "
                             "cannot be checked",
@@ -194,15 +188,60 @@ Result<std::int64_t> copy_checked(const fs::path& state, const Scratch& copy) {
     return newest;
 }
 
+struct Told {
+    Mark head;  // last row before the first row with a wrong hash, or the newest row
+    std::uint64_t next_job = 1;
+};
+
+std::uint64_t next_after(const core::Row& row) {
+    if (row.kind != "job_submitted" && row.kind != "incarnation_raised") return 1;
+    const auto event = event_from(row.kind, row.body);
+    if (!event) return 1;
+    if (const auto* raised = std::get_if<core::IncarnationRaised>(&*event)) return raised->next_job;
+    return std::get<core::JobSubmitted>(*event).job.value + 1;
+}
+
+Told told_by(const fs::path& ledger) {
+    Told told;
+    if (!path_exists(ledger)) return told;
+    const auto database = open_database(ledger);
+    if (!database) return told;
+    const auto all =
+        prepare(database->get(), "SELECT seq, at, kind, body, hash FROM events ORDER BY seq");
+    if (!all) return told;
+    for (;;) {
+        const auto more = step(all->get());
+        if (!more || !*more) return told;
+        const core::Row row = row_of(all->get());
+        const Mark next{row.seq, chain(told.head.hash, row)};
+        if (next.hash != static_cast<std::uint64_t>(sqlite3_column_int64(all->get(), 4)))
+            return told;
+        told.head = next;
+        told.next_job = std::max(told.next_job, next_after(row));
+    }
+}
+
+// Returns the first number that no job of the ledger in `state` can have had, even if the ledger is
+// damaged. If the ledger is damaged, assumes the worst: each event from the last readable row up to
+// the mark has submitted one job. Returns 1 if there are neither jobs nor a mark.
+// A number is never reused, because it names a directory.
+std::uint64_t unused_job(const fs::path& state) {
+    const Told told = told_by(state / "ledger.db");
+    const auto mark = MarkFile::open(state / "ledger.mark");
+    const Mark marked = mark ? mark->read().value_or(Mark{}) : Mark{};
+    const std::int64_t lost = std::max<std::int64_t>(0, marked.seq - told.head.seq);
+    return told.next_job + static_cast<std::uint64_t>(lost);
+}
+
 }  // namespace
 
 Result<std::int64_t> back_up(const fs::path& state, const fs::path& directory) {
     const fs::path target = directory.has_filename() ? directory : directory.parent_path();
     const fs::path source = state / "ledger.db";
-    if (!is_there(source))
+    if (!path_exists(source))
         return fail(ErrorCode::NotFound, "there is no ledger in " + state.string(),
                     "set --dir to the state directory of rolld");
-    if (is_there(target)) {
+    if (path_exists(target)) {
         return fail(ErrorCode::Refused, target.string() + " exists",
                     "give a directory that does not exist yet");
     }

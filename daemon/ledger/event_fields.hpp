@@ -82,12 +82,14 @@ template <class V> void fields(V& v, core::WorkerJoined& e) {
     v.added("memory", e.memory); v.added("cpus", e.cpus); v.added("home", e.home);
 }
 template <class V> void fields(V& v, core::WorkerDrained& e) {
-    v("worker", e.worker); v("draining", e.draining); v.added("by", e.by);
+    v("worker", e.worker); v("draining", e.draining); v.added("by", e.by); v.added("node", e.node);
 }
-template <class V> void fields(V& v, core::WorkerQuiet& e) { v("worker", e.worker); v("quiet", e.quiet); }
+template <class V> void fields(V& v, core::WorkerQuiet& e) { v("worker", e.worker); v("quiet", e.quiet); v.added("node", e.node); }
 template <class V> void fields(V& v, core::DispatchStopped& e) { v("stopped", e.stopped); v("why", e.why); v.added("by", e.by); }
 template <class V> void fields(V& v, core::AdoptingSet& e) { v("adopting", e.adopting); }
-template <class V> void fields(V& v, core::WorkerLost& e) { v("worker", e.worker); v("reason", e.reason); v("at", e.at); }
+template <class V> void fields(V& v, core::WorkerLost& e) {
+    v("worker", e.worker); v("reason", e.reason); v("at", e.at); v.added("node", e.node);
+}
 template <class V> void fields(V& v, core::JobBeginChanged& e) {
     v("job", e.job); v("begin", e.begin); v("at", e.at); v.added("by", e.by);
 }

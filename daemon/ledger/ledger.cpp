@@ -1,5 +1,7 @@
 #include "daemon/ledger/ledger.hpp"
 
+#include <iterator>
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -12,10 +14,10 @@
 #include "daemon/ledger/event_json.hpp"
 #include "daemon/ledger/lock.hpp"
 #include "daemon/ledger/mark.hpp"
-#include "daemon/ledger/migrations.hpp"
 #include "daemon/ledger/prune.hpp"
 #include "daemon/ledger/snapshot.hpp"
 #include "daemon/ledger/sqlite.hpp"
+#include "generated/ledger_migrations.hpp"
 
 namespace roll::ledger {
 namespace {
@@ -43,6 +45,33 @@ void read_ahead(const std::filesystem::path& path) {
     for (off_t from = 0; from < size; from += kAtOnce)
         ::posix_fadvise(fd, from, kAtOnce, POSIX_FADV_WILLNEED);
     ::close(fd);
+}
+
+// Returns the format version of the database; 0 for an empty file.
+Result<int> format_of(sqlite3* database) {
+    ROLL_TRY(const Statement query, prepare(database, "PRAGMA user_version"));
+    ROLL_TRY(const bool found, step(query.get()));
+    return found ? sqlite3_column_int(query.get(), 0) : 0;
+}
+
+// Upgrades the database to this program's format (PRAGMA user_version), each step in one
+// transaction. Fails with Refused if the database's format is newer. The numbered SQL files in
+// schemas/ledger are applied in order and never reverted.
+Result<void> migrate(sqlite3* database, const std::string& name) {
+    ROLL_TRY(int version, format_of(database));
+    const int known = static_cast<int>(std::size(kMigrations));
+    if (version > known) {
+        return fail(ErrorCode::Refused,
+                    fmt::format("{} has format {}, but this rolld supports formats only up to {}",
+                                name, version, known),
+                    "start the newer rolld, or restore a backup of the older format");
+    }
+    for (; version < known; ++version) {
+        ROLL_TRY_VOID(
+            execute(database, fmt::format("BEGIN IMMEDIATE;{};PRAGMA user_version = {};COMMIT",
+                                          kMigrations[version], version + 1)));
+    }
+    return {};
 }
 
 }  // namespace

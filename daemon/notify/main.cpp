@@ -23,27 +23,6 @@ constexpr auto kPoll = 500ms;
 
 volatile std::sig_atomic_t g_ended = 0;
 
-// Sends requests to rolld, and connects again after a failure.
-class Rolld {
-  public:
-    explicit Rolld(io::StateDirectory directory) : directory_(std::move(directory)) {}
-
-    Result<Json> operator()(const std::string& op, const Json& args) {
-        if (!client_) {
-            auto made = io::Client::connect(directory_);
-            if (!made) return tl::unexpected(made.error());
-            client_ = std::make_shared<io::Client>(*std::move(made));
-        }
-        auto reply = client_->ask(op, args, 10s);
-        if (!reply && reply.error().code == ErrorCode::Unavailable) client_.reset();
-        return reply;
-    }
-
-  private:
-    io::StateDirectory directory_;
-    std::shared_ptr<io::Client> client_;
-};
-
 struct Options {
     std::string dir, config;
     bool check = false;
@@ -78,7 +57,7 @@ Result<int> serve(const Options& options, const io::ServiceManager& manager) {
     }
     const auto folder = directory.root() / "notify";
     ROLL_TRY_VOID(make_directories(folder));
-    const Rolld rolld(directory);
+    const io::LastingClient rolld(directory, 10s);
     std::vector<Courier> couriers;
     for (const Target& target : targets)
         couriers.emplace_back(target, folder / (target.name + ".position"), rolld, deliver);

@@ -29,6 +29,12 @@ std::string by_whom(const Json& body) {
     return by.empty() ? "" : " by " + by;
 }
 
+// Returns "node n1". If the event does not name the node, returns "worker 5".
+std::string node_of(const Json& body) {
+    const std::string node = text_of(body, "node");
+    return node.empty() ? "worker " + text_of(body, "worker") : "node " + node;
+}
+
 std::string describe_attempt(const std::string& kind, const Json& body) {
     const std::string attempt = attempt_of(body);
     if (kind == "attempt_placed") return attempt + " placed";
@@ -37,12 +43,13 @@ std::string describe_attempt(const std::string& kind, const Json& body) {
             "rolld told node {} to kill {}, which is not the job's current attempt "
             "(FENCED)",
             text_of(body, "node"), attempt);
-    if (kind == "member_up") return attempt + ": its processes on one node have started";
+    if (kind == "member_up")
+        return attempt + ": its processes on " + node_of(body) + " have started";
     if (kind == "attempt_started") return attempt + " started";
     if (kind == "attempt_stopping") return with_reason(attempt + " stopping", body);
     if (kind == "member_ended") {
         return with_reason(
-            fmt::format("{}: its processes on one node ended: {} (exit code {})", attempt,
+            fmt::format("{}: its processes on {} ended: {} (exit code {})", attempt, node_of(body),
                         text_of(body, "outcome"), text_of(body, "exit_code")),
             body);
     }
@@ -90,7 +97,7 @@ std::string describe_allocation(const std::string& kind, const Json& body) {
         return allocation + " closed" + by_whom(body) + ": no more jobs start in it";
     if (kind == "allocation_releasing") return with_reason(allocation + " is being released", body);
     if (kind == "allocation_ended") return with_reason(allocation + " ended", body);
-    if (kind == "pilot_joined") return "worker connected from " + allocation;
+    if (kind == "pilot_joined") return node_of(body) + " belongs to " + allocation;
     return kind;
 }
 
@@ -126,16 +133,15 @@ std::string describe(const std::string& kind, const Json& body) {
         return "checkpoint of step " + text_of(body, "step") + " deleted by the retention rules";
     if (kind == "worker_joined") return "worker joined: " + text_of(body, "node");
     if (kind == "worker_drained")
-        return "worker's flag `draining` is now " + text_of(body, "draining") + by_whom(body);
+        return node_of(body) + (text_of(body, "draining") == "true" ? " drained" : " undrained") +
+               by_whom(body);
     if (kind == "machine_excluded")
         return with_reason("no new jobs on " + text_of(body, "machine"), body);
     if (kind == "machine_forgiven")
         return text_of(body, "machine") + " is used again" + by_whom(body);
-    if (kind == "worker_quiet") {
-        const std::string node = text_of(body, "node");  // empty if the worker is gone
-        return (node.empty() ? "worker " + text_of(body, "worker") : "node " + node) +
+    if (kind == "worker_quiet")
+        return node_of(body) +
                (text_of(body, "quiet") == "true" ? " is silent" : " sends heartbeats again");
-    }
     if (kind == "dispatch_stopped")
         return text_of(body, "stopped") == "false"
                    ? "jobs may start again" + by_whom(body)
@@ -147,7 +153,7 @@ std::string describe(const std::string& kind, const Json& body) {
     if (kind == "clock_stepped")
         return fmt::format("the system clock jumped by {} ms (negative: backwards)",
                            text_of(body, "by_ms"));
-    if (kind == "worker_lost") return with_reason("worker lost", body);
+    if (kind == "worker_lost") return with_reason("lost the worker of " + node_of(body), body);
     static constexpr std::array kOfAllocations = {"queue_", "allocation_", "pilot_"};
     for (const char* prefix : kOfAllocations)
         if (kind.starts_with(prefix)) return describe_allocation(kind, body);
@@ -156,6 +162,7 @@ std::string describe(const std::string& kind, const Json& body) {
 
 // Adds the node of the worker that an event names, as far as rolld still knows the worker.
 void add_node(const core::State& state, Json& body) {
+    if (!body.contains("worker") || body.contains("node")) return;
     const auto worker = state.workers.find(WorkerId{body.at("worker").get<std::uint64_t>()});
     if (worker != state.workers.end()) body["node"] = worker->second.node;
 }
@@ -173,7 +180,7 @@ Json events(const core::State& state, std::span<const core::Row> rows, std::int6
     std::int64_t next = since;
     for (const core::Row& row : rows) {
         Json body = Json::parse(row.body, nullptr, false);
-        if (row.kind == "worker_quiet") add_node(state, body);
+        add_node(state, body);
         const std::string text = describe(row.kind, body);
         const Json job = job_of(body);
         if (body.contains("spec"))

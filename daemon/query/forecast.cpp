@@ -1,5 +1,5 @@
 #include "daemon/core/rules/place.hpp"
-#include "daemon/core/rules/supply.hpp"
+#include "daemon/core/rules/rules.hpp"
 #include "daemon/query/query.hpp"
 
 namespace roll::query {

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "common/check.hpp"
+#include "common/counted.hpp"
 #include "common/spec/schema/units.hpp"
 #include "daemon/core/allocation/allocations.hpp"
 #include "daemon/core/facts/availability.hpp"
@@ -22,16 +23,9 @@
 namespace roll::query {
 namespace {
 
-std::string counted(const std::string& count, std::string_view noun) {
-    return fmt::format("{} {}{}", count, noun, count == "1" ? "" : "s");
-}
-
-std::string counted(int count, std::string_view noun) {
-    return counted(std::to_string(count), noun);
-}
-
 std::string gpu_text(const spec::Resources& wanted) {
-    return counted(spec::gpus_text(wanted.gpus_per_node * wanted.gpu_percent), "GPU");
+    const std::string gpus = spec::gpus_text(wanted.gpus_per_node * wanted.gpu_percent);
+    return gpus + (gpus == "1" ? " GPU" : " GPUs");
 }
 
 // Returns "2 nodes with 4 slots, 8 GPUs and 64 GiB of memory each". Omits the slots if each node
@@ -72,7 +66,8 @@ std::string limits_text(const core::State& state, const spec::Resources& wanted)
         if (enough >= std::min<std::ptrdiff_t>(wanted.workers(), std::ssize(state.workers)))
             return "";
         if (enough > 0)
-            return fmt::format("{} of {} connected nodes {} {}", enough, state.workers.size(),
+            return fmt::format("{} of {} {} {}", enough,
+                               counted(state.workers.size(), "connected node"),
                                enough == 1 ? "offers" : "offer", text(amount));
         if (largest == 0)
             return fmt::format(
@@ -126,8 +121,8 @@ std::string shortage_text(const core::State& state, const spec::Resources& wante
         what = counted(wanted.slots_per_node, "slot");
     }
     if (count == 0) return "no connected node has " + what;
-    return fmt::format("{} of {} connected nodes {} {}", count, total, count == 1 ? "has" : "have",
-                       what);
+    return fmt::format("{} of {} {} {}", count, counted(total, "connected node"),
+                       count == 1 ? "has" : "have", what);
 }
 
 // Returns whether enough workers that take jobs are large enough, whether or not they are busy.
@@ -410,11 +405,12 @@ class Finder {
             const std::string last = closed.back();
             const auto count = closed.size();
             closed.resize(std::min(count, kNamesMax));
-            return add("room",
-                       fmt::format("needs {}; {} of {} suitable nodes {} drained: {}{}", need,
-                                   count, fitting + count, count == 1 ? "is" : "are",
-                                   fmt::join(closed, ", "), count > kNamesMax ? ", ..." : ""),
-                       "rollctl undrain " + last);
+            return add(
+                "room",
+                fmt::format("needs {}; {} of {} {} drained: {}{}", need, count,
+                            counted(fitting + count, "suitable node"), count == 1 ? "is" : "are",
+                            fmt::join(closed, ", "), count > kNamesMax ? ", ..." : ""),
+                "rollctl undrain " + last);
         }
         add("room", fmt::format("needs {}; {}", need, shortage_text(state_, wanted, now_)),
             "connect more or larger workers, or resubmit with smaller resources");

@@ -11,8 +11,8 @@
 
 #include <fmt/format.h>
 
+#include "common/json_size.hpp"
 #include "common/spec/schema/array.hpp"
-#include "daemon/query/page.hpp"
 #include "daemon/query/query.hpp"
 
 namespace roll::query {
@@ -27,6 +27,23 @@ constexpr std::size_t kVisitsMax = 20'000;
 constexpr std::size_t kIndicesMax = 200;  // maximum number of bytes of a folded row's indices
 constexpr std::array<std::string_view, 7> kKinds = {"train", "resume",  "tokenize", "convert",
                                                     "merge", "command", "open"};
+
+// Limits a page to the maximum size of a message.
+class Page {
+  public:
+    // Returns whether the page has room for one more row, and counts the row. The first row always
+    // has room.
+    bool takes(const Json& row) {
+        constexpr std::size_t kBytesMax = 8u << 20;
+        const std::size_t more = most_bytes(row);
+        if (bytes_ > 0 && bytes_ + more > kBytesMax) return false;
+        bytes_ += more;
+        return true;
+    }
+
+  private:
+    std::size_t bytes_ = 0;
+};
 
 // The arguments that select the jobs of a page.
 struct Asked {

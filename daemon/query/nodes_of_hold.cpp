@@ -1,6 +1,7 @@
 // Explains for each node why a job that waits for free resources does not run there.
 #include <fmt/format.h>
 
+#include "common/counted.hpp"
 #include "common/spec/schema/units.hpp"
 #include "daemon/core/allocation/allocations.hpp"
 #include "daemon/core/facts/availability.hpp"
@@ -28,13 +29,15 @@ std::string closed(const core::State& state, const core::Worker& worker) {
 std::string lack(const core::Worker& worker, const core::FreeSlots& free,
                  const spec::Resources& wanted) {
     if (std::ssize(free.slots) < wanted.slots_per_node)
-        return fmt::format("{} of {} slots are free, but the job needs {}", free.slots.size(),
-                           worker.slots, wanted.slots_per_node);
+        return fmt::format("{} of {} {} free, but the job needs {}", free.slots.size(),
+                           counted(worker.slots, "slot"), worker.slots == 1 ? "is" : "are",
+                           wanted.slots_per_node);
     const auto has = [&](int percent) { return percent >= wanted.gpu_percent; };
     const auto gpus = std::ranges::count_if(free.gpus, has);
     if (gpus < wanted.gpus_per_node)
-        return fmt::format("{} of {} GPUs have enough free capacity, but the job needs {}", gpus,
-                           worker.gpus, spec::gpus_text(wanted.gpus_per_node * wanted.gpu_percent));
+        return fmt::format("{} of {} {} enough free capacity, but the job needs {}", gpus,
+                           counted(worker.gpus, "GPU"), worker.gpus == 1 ? "has" : "have",
+                           spec::gpus_text(wanted.gpus_per_node * wanted.gpu_percent));
     if ((worker.memory == 0 && wanted.memory > 0) || (worker.cpus == 0 && wanted.cpus > 0))
         return "its roll-worker is of an older release, which does not report memory and CPUs";
     if (free.memory < wanted.memory)
@@ -42,7 +45,8 @@ std::string lack(const core::Worker& worker, const core::FreeSlots& free,
                            spec::size_text(free.memory), spec::size_text(worker.memory),
                            spec::size_text(wanted.memory));
     if (free.cpus < wanted.cpus)
-        return fmt::format("{} of {} CPUs are free, but the job needs {}", free.cpus, worker.cpus,
+        return fmt::format("{} of {} {} free, but the job needs {}", free.cpus,
+                           counted(worker.cpus, "CPU"), worker.cpus == 1 ? "is" : "are",
                            wanted.cpus);
     if (free.left && wanted.time > *free.left)
         return fmt::format("the node's allocation ends in {} s, but the job needs {} s",

@@ -18,11 +18,6 @@ namespace {
 
 constexpr std::array kAttemptPhases = {"starting", "running", "stopping"};
 
-template <class Enum, std::size_t N>
-const char* name(Enum value, const std::array<const char*, N>& names) {
-    return names.at(static_cast<std::size_t>(value));
-}
-
 Json optional_time(const std::optional<Time>& time) {
     return time ? Json(to_iso8601(*time)) : Json(nullptr);
 }
@@ -88,7 +83,7 @@ Json requests_json(const std::vector<core::MadeRequest>& requests) {
 Json current_attempt(const core::Attempt& attempt) {
     return {{"token", to_string(attempt.token)},
             {"attempt", attempt.token.attempt},
-            {"state", name(attempt.phase, kAttemptPhases)},
+            {"state", name_in(kAttemptPhases, attempt.phase)},
             {"nodes", attempt.nodes},
             {"placed_at", to_iso8601(attempt.placed_at)},
             {"started_at", optional_time(attempt.started_at)},
@@ -104,7 +99,7 @@ Json ended_attempt(const core::EndedAttempt& attempt) {
             {"placed_at", to_iso8601(attempt.placed_at)},
             {"started_at", optional_time(attempt.started_at)},
             {"ended_at", to_iso8601(attempt.ended_at)},
-            {"outcome", name(attempt.outcome, kOutcomes)},
+            {"outcome", name_of(attempt.outcome)},
             {"exit_code", attempt.exit_code},
             {"blamed", attempt.blamed},
             {"usage", usage_json(attempt.usage)},
@@ -120,9 +115,9 @@ Json limits_json(const core::State& state, const core::Job& job, const Hearsay& 
     if (!job.attempt || (wanted.memory == 0 && wanted.cpus == 0)) return limits;
     for (const core::Place& place : job.attempt->places) {
         const auto worker = state.workers.find(place.worker);
-        const auto told = hearsay.limits.find(place.worker);
-        if (worker != state.workers.end() && told != hearsay.limits.end())
-            limits[worker->second.node] = told->second;
+        const auto heard = hearsay.workers.find(place.worker);
+        if (worker != state.workers.end() && heard != hearsay.workers.end())
+            limits[worker->second.node] = heard->second.limits;
     }
     return limits;
 }
@@ -280,7 +275,7 @@ constexpr std::array kFields = {
     Field{"kind", [](const View& v) { return Json(kind_name(v.job)); }},
     Field{"user", [](const View& v) { return Json(v.job.user); }},
     Field{"account", [](const View& v) { return Json(v.job.spec.account); }},
-    Field{"state", [](const View& v) { return Json(name(v.job.phase, core::kJobPhases)); }},
+    Field{"state", [](const View& v) { return Json(name_in(core::kJobPhases, v.job.phase)); }},
     Field{"held", [](const View& v) { return Json(v.job.held); }},
     Field{"cancelling",
           [](const View& v) { return Json(v.job.cancel_requested && !is_over(v.job.phase)); }},
@@ -443,32 +438,28 @@ Json nodes(const core::State& state, const Hearsay& hearsay, std::size_t limit) 
         gpus += worker.gpus;
         hundredths_free += std::int64_t{100} * worker.gpus - taken.gpu_hundredths;
         if (list.size() >= limit) continue;
-        const auto heard = hearsay.heard_ms_ago.find(id);
-        const auto wall = hearsay.wall.find(id);
-        const auto limits = hearsay.limits.find(id);
-        const auto process = hearsay.process.find(id);
-        list.push_back(
-            {{"node", worker.node},
-             {"slots", worker.slots},
-             {"gpus", worker.gpus},
-             {"slots_free", worker.slots - taken.slots},
-             {"gpus_free", spec::gpus_number(100 * worker.gpus - taken.gpu_hundredths)},
-             {"memory", worker.memory},
-             {"memory_free", worker.memory - taken.memory},
-             {"cpus", worker.cpus},
-             {"cpus_free", worker.cpus - taken.cpus},
-             {"limits", limits == hearsay.limits.end() ? "" : limits->second},
-             {"segment", worker.segment},
-             {"wall", wall == hearsay.wall.end() ? "" : wall->second},
-             {"draining", worker.draining},
-             {"silent", worker.quiet},
-             {"excluded", excluded_json(state, worker.node)},
-             {"allocation", worker.allocation.value},
-             {"jobs", taken.jobs},
-             {"joined_at", to_iso8601(worker.joined_at)},
-             {"process", process == hearsay.process.end() ? "" : process->second},
-             {"heard_ms_ago",
-              heard == hearsay.heard_ms_ago.end() ? Json(nullptr) : Json(heard->second)}});
+        const auto told = hearsay.workers.find(id);
+        const HeardWorker heard = told == hearsay.workers.end() ? HeardWorker{} : told->second;
+        list.push_back({{"node", worker.node},
+                        {"slots", worker.slots},
+                        {"gpus", worker.gpus},
+                        {"slots_free", worker.slots - taken.slots},
+                        {"gpus_free", spec::gpus_number(100 * worker.gpus - taken.gpu_hundredths)},
+                        {"memory", worker.memory},
+                        {"memory_free", worker.memory - taken.memory},
+                        {"cpus", worker.cpus},
+                        {"cpus_free", worker.cpus - taken.cpus},
+                        {"limits", heard.limits},
+                        {"segment", worker.segment},
+                        {"wall", heard.wall},
+                        {"draining", worker.draining},
+                        {"silent", worker.quiet},
+                        {"excluded", excluded_json(state, worker.node)},
+                        {"allocation", worker.allocation.value},
+                        {"jobs", taken.jobs},
+                        {"joined_at", to_iso8601(worker.joined_at)},
+                        {"process", heard.process},
+                        {"heard_ms_ago", heard.heard_ms_ago ? Json(*heard.heard_ms_ago) : Json()}});
     }
     Json excluded = Json::array();
     for (const auto& [name, machine] : state.machines) {

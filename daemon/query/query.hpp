@@ -20,21 +20,22 @@
 
 namespace roll::query {
 
-// Told and Hearsay have information that is not in State and is only displayed, such as the
-// progress of running jobs.
+// Told, HeardWorker and Hearsay have information that is not in State and is only displayed, such
+// as the progress of running jobs.
 struct Told {
     std::string node;
     std::string progress;  // progress of the job's member on the node; not parsed yet
 };
+struct HeardWorker {
+    std::optional<std::int64_t> heard_ms_ago{};
+    // how the worker enforces the limits of jobs, how it isolates attempts, its host and process
+    std::string limits{}, wall{}, process{};
+};
 struct Hearsay {
     // Returns one entry per member of the job's attempt.
     std::function<std::vector<Told>(JobId)> told{};
-    std::map<WorkerId, std::int64_t> heard_ms_ago;
-    // `limits`: how a worker enforces the memory and CPU limits of jobs. `wall`: how the worker
-    // isolates its attempts. `process`: the worker's host and process id. Empty: unknown.
-    std::map<WorkerId, std::string> limits{}, wall{}, process{};
-    // state that squeue last reported for the allocation
-    std::map<AllocationId, std::string> slurm{};
+    std::map<WorkerId, HeardWorker> workers{};
+    std::map<AllocationId, std::string> slurm{};  // states that squeue last reported
     std::string slurm_trouble{};
 };
 
@@ -140,8 +141,7 @@ std::optional<Hold> supply_hold(const core::State& state, const spec::Resources&
 // resources, as text such as "allocation 3 of queue gpu". Empty if there is none.
 std::string on_order(const core::State& state, const spec::Resources& wanted);
 
-// Returns the name of each worker, and why it cannot take a member of the job now. Returns at most
-// 64 workers.
+// Returns the names of at most 64 workers, and why each cannot take a member of the job now.
 std::vector<std::pair<std::string, std::string>> reasons_of_nodes(const core::State& state,
                                                                   const core::Job& job,
                                                                   const spec::Resources& wanted,

@@ -488,10 +488,9 @@ query::Hearsay Server::hearsay() const {
         const auto session = sessions_.all().find(worker.session);
         if (session == sessions_.all().end()) continue;
         const auto ago = steady_now() - session->second.heard_at;
-        hearsay.heard_ms_ago[id] = std::chrono::ceil<std::chrono::milliseconds>(ago).count();
-        hearsay.wall[id] = session->second.last.wall;
-        hearsay.limits[id] = session->second.last.limits;
-        hearsay.process[id] = session->second.last.process;
+        const protocol::Heartbeat& last = session->second.last;
+        hearsay.workers[id] = {std::chrono::ceil<std::chrono::milliseconds>(ago).count(),
+                               last.limits, last.wall, last.process};
     }
     return hearsay;
 }

@@ -66,7 +66,6 @@ std::optional<QueueRow> queue_row(std::string_view line) {
     row.start = parse_number<std::int64_t>(f[3]);  // nullopt if squeue prints "N/A"
     row.end = parse_number<std::int64_t>(f[4]);
     row.nodes = *nodes;
-    row.node_list = f[6];
     row.comment = f[7];
     return row;
 }

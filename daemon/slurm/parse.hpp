@@ -25,7 +25,6 @@ struct QueueRow {
     std::optional<std::int64_t> start{};  // start in Unix seconds; for a pending job an estimate
     std::optional<std::int64_t> end{};
     int nodes = 0;
-    std::string node_list{};
     std::string comment{};
     friend bool operator==(const QueueRow&, const QueueRow&) = default;
 };

@@ -60,13 +60,6 @@ Phase phase_of(std::string_view state) {
     return known == kKnown.end() ? Phase::Unknown : known->phase;
 }
 
-bool ended_well(std::string_view state) {
-    const std::string_view base = base_of(state);
-    static constexpr std::array<std::string_view, 6> kWell = {"COMPLETED", "CD", "CANCELLED",
-                                                              "CA",        "PR", "PREEMPTED"};
-    return std::ranges::find(kWell, base) != kWell.end();
-}
-
 bool lost_its_node(std::string_view state) {
     const std::string_view base = base_of(state);
     return base == "NODE_FAIL" || base == "NF";

@@ -15,9 +15,6 @@ enum class Phase { Pending, Running, Ending, Ended, Unknown };
 // "RUNNING,SIGNALING").
 Phase phase_of(std::string_view state);
 
-// Returns whether an ended job exited with 0, was cancelled or was preempted.
-bool ended_well(std::string_view state);
-
 // Returns whether the job ended because Slurm lost one of its nodes.
 bool lost_its_node(std::string_view state);
 

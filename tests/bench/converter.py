@@ -282,6 +282,8 @@ def while_busy(program, top, gigabytes, repeats):
 
 
 def main():
+    if sys.argv[1:2] in ([], ['-h'], ['--help']):
+        sys.exit(__doc__)
     program, options = sys.argv[1], sys.argv[2:]
     only = options.pop(0) if options[:1] in (['roll'], ['busy']) else ''
     top = tempfile.mkdtemp(prefix='roll-bench-')

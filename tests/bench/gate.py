@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Compares the cost of rolld's inner loops with gate.txt: instructions, relative to those of a fixed loop."""
+"""gate.py GATE [--record]: compares the cost of rolld's inner loops with gate.txt.
+
+GATE is build/release/bin/gate. The costs are instructions, relative to those of a fixed loop. --record writes gate.txt.
+"""
 import os
 import re
 import subprocess
@@ -33,6 +36,8 @@ def measure(program):
 
 
 def main():
+    if sys.argv[1:2] in ([], ['-h'], ['--help']):
+        sys.exit(__doc__)
     costs = measure(sys.argv[1])
     if '--record' in sys.argv:
         with open(RECORDED, 'w', encoding='ascii') as file:

@@ -84,15 +84,16 @@ class ModelCheck(unittest.TestCase):
     def test_a_pipeline_schedule_is_checked(self):
         model = self.model('staged')
 
-        def found(text):
+        def found(text, named='mine.csv'):
             with open(os.path.join(self.work, 'mine.csv'), 'w', encoding='utf-8') as file:
                 file.write(text)
             return self.problems(self.job({'from': model}, resources={'nodes': 1, 'slots_per_node': 2},
-                                          parallel={'dp': 1, 'pp': 2, 'schedule_file': 'mine.csv'}))
+                                          parallel={'dp': 1, 'pp': 2, 'schedule_file': named}))
         self.assertEqual(found('0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n'), [])
         self.assertRegex('\n'.join(found('0F0,0F1,0B0,0B1\n1F0,1B0,1F1\n')),
                          r'parallel\.schedule_file is /\S+/mine\.csv, which cannot be used: rank 1, B1: this operation '
                          r'is missing')
+        self.assertRegex('\n'.join(found('', 'missing.csv')), r'parallel\.schedule_file .*/missing\.csv')
 
     def test_all_of_a_model_is_told_at_once(self):
         def cut(folder):
@@ -127,6 +128,18 @@ class ModelCheck(unittest.TestCase):
         told = '\n'.join(self.problems(job))
         self.assertIn("use the model's own tokenizer", told)
         self.assertNotIn('model.vocab_size', told)
+
+    def test_an_adapter_must_fit_the_model(self):
+        job = self.job({'from': self.model('base')})
+        for lora, says in (({'targets': ['q_proj', 'wq']}, 'train.lora.targets has wq, which matches no linear layer'),
+                           ({'layers': [0, 9]}, 'train.lora.layers has 9; allowed: 0 to'),
+                           ({'dropout': 1.5}, 'train.lora.dropout is 1.5; allowed: a number, at least 0, below 1'),
+                           ({'from': 7}, 'train.lora.from is 7; allowed: a string'),
+                           ({'from': '/nowhere'}, 'train.lora.from is /nowhere, which does not exist')):
+            job['train']['lora'] = lora
+            found = self.problems(job)
+            self.assertEqual(len(found), 1, found)
+            self.assertIn(says, found[0])
 
     def test_each_has_one_sentence(self):
         def lose(folder):
@@ -187,6 +200,38 @@ class ModelCheck(unittest.TestCase):
             found = self.problems(self.job(model, **changes))
             self.assertEqual(len(found), 1, found)
             self.assertRegex(found[0], pattern)
+
+    def test_a_problem_is_one_line_and_a_long_word_keeps_its_mark(self):
+        job = self.job({'family': 'llama', 'hidden_size': 32, 'intermediate_size': 64, 'num_hidden_layers': 2,
+                        'num_attention_heads': 2})
+        for word, shown in (('a\nb', r'a\\nb'), ('y' * 2000, r'y{60}\.\.\. \(2001 bytes\)')):
+            found = self.problems({**job, 'data': {'train': ['text.txt'], 'track': word}})
+            self.assertEqual(len(found), 1, found)
+            self.assertRegex(found[0], f'^data\\.track is {shown}; allowed: no value, because data.valid has no')
+
+    def test_settings_are_those_of_the_adapter_that_an_option_names(self):
+        job = self.job({'from': self.model('base')})
+        job['train']['lora'] = {'from': 'first'}
+        for name, rank in (('first', 4), ('other', 16)):
+            os.mkdir(os.path.join(self.work, name))
+            with open(os.path.join(self.work, name, 'adapter_config.json'), 'w', encoding='utf-8') as file:
+                json.dump({'peft_type': 'LORA', 'r': rank, 'lora_alpha': 8, 'target_modules': ['q_proj']}, file)
+        path = os.path.join(self.work, 'job.json')
+        with open(path, 'w', encoding='utf-8') as file:
+            json.dump(job, file)
+        for option, shown in (('from=other', 'r 16, alpha 8, targets ["q_proj"], as in the adapter other'),
+                              ('r=5', 'alpha 8, targets ["q_proj"], as in the adapter first')):
+            done = self.run_ctl('submit', '--dry-run', path, '--set', 'train.lora.' + option)
+            self.assertEqual(json.loads(done.stdout)['notes'], ['train.lora: ' + shown], done.stderr)
+
+    def test_a_wrong_option_is_named_with_its_value(self):
+        for words, message in ((['--time', '5'], '--time is 5; allowed: a duration such as '),
+                               (['--time', '5m', '--idle', '9'], '--idle is 9; allowed: a duration such as '),
+                               (['--time', '5m', '--min-utilization', '2'],
+                                '--min-utilization is 2; allowed: 0 to 1\n')):
+            done = self.run_ctl('alloc', 'add', 'q', *words)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertTrue(done.stderr.startswith('rollctl: ' + message), done.stderr)
 
     def test_every_example_is_accepted(self):
         """Each as it stands, beside small files and a small model in the places that it names."""

@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 
 #include "common/json.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace roll::cli {
 namespace {
@@ -26,12 +27,6 @@ struct Ended {
 
 class Rollctl : public ::testing::Test {
   protected:
-    void SetUp() override {
-        char pattern[] = "/tmp/roll-ctl-XXXXXX";
-        base = ::mkdtemp(pattern);
-    }
-    void TearDown() override { std::filesystem::remove_all(base); }
-
     // Runs `rollctl ARGUMENTS` in a shell, in the test's own directory and state directory.
     Ended run(const std::string& arguments) const { return run_program(ROLLCTL, arguments); }
 
@@ -48,7 +43,8 @@ class Rollctl : public ::testing::Test {
         return ended;
     }
 
-    std::string base;
+    TemporaryFolder temporary_;
+    std::string base = temporary_.path().string();
 };
 
 TEST_F(Rollctl, SaysWhatIsWrongWithAnOption) {
@@ -228,7 +224,7 @@ TEST_F(Rollctl, InvalidJobFilesAreRefusedWithEveryProblemBeforeADaemonIsAsked) {
         "starting with a letter or digit\n"
         "  line 4: parallel.cp 2 is not supported yet; supported: 1\n" +
             missing("seq_length") + missing("global_batch_size") +
-            missing("micro_batch_size", " or auto") +
+            missing("micro_batch_size", ", or auto") +
             "  line 3: train.precision fp8 is not supported yet; supported: fp32, fp64, bf16, "
             "fp16\n"
             "  model is missing; allowed: a mapping\n"

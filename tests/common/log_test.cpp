@@ -5,6 +5,7 @@
 
 #include "common/files.hpp"
 #include "common/json.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace roll {
 namespace {
@@ -30,9 +31,8 @@ TEST(Log, EveryLineIsAnObjectWhateverItSays) {
 }
 
 TEST(Log, AFileHasItsSizeAndTwoEarlierOnesStay) {
-    std::string folder = testing::TempDir() + "roll-log-XXXXXX";
-    ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-    const std::filesystem::path path = std::filesystem::path(folder) / "p.log";
+    const TemporaryFolder folder;
+    const std::filesystem::path path = folder / "p.log";
     {
         spdlog::logger logger("p", log_file(path, 1000));
         for (int i = 0; i < 100; ++i) logger.info("{:100}", i);

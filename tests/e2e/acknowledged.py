@@ -20,7 +20,7 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from harness import BIN, RollTest, wait_until  # noqa: E402
+from harness import BIN, RollTest, text_of, wait_until  # noqa: E402
 
 CONNECTIONS, UNDER_WAY, JOBS_OF_A_LEDGER, PRINTED_EACH = 8, 64, 20_000, 10_000
 
@@ -91,16 +91,14 @@ class Acknowledged(RollTest):
 
         def connected():
             try:
-                with open(local, encoding='utf-8') as file:
-                    return Connection(file.read().strip())
+                return Connection(text_of(local).strip())
             except (FileNotFoundError, ConnectionRefusedError):
                 return None
         return wait_until(connected, 'rolld to serve'), local
 
     def submit_until_killed(self, local):
         """Sends open submissions and new ones on several connections, until rolld is killed at a random moment."""
-        with open(local, encoding='utf-8') as file:
-            path = file.read().strip()
+        path = text_of(local).strip()
         connections = [Connection(path) for _ in range(CONNECTIONS)]
         kill_after = self.random.randrange(1, self.most)  # number of acknowledged submissions
         again, count = list(self.sent), 0

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import uuid
 
-from harness import PATIENCE_S, required, wait_until
+from harness import PATIENCE_S, required, text_of, wait_until
 
 SYSTEMD = '/lib/systemd/systemd'
 PATH = '/usr/sbin:/usr/bin:/sbin:/bin'
@@ -79,8 +79,7 @@ exec env -i container=test PATH=/usr/bin:/bin $VARIABLES /lib/systemd/systemd --
 def cgroup_folders(name):
     """Returns the folder of a cgroup `name` below this process's cgroup, for each hierarchy that systemd may use."""
     folders = []
-    with open('/proc/self/cgroup', encoding='utf-8') as file:
-        lines = file.read().splitlines()
+    lines = text_of('/proc/self/cgroup').splitlines()
     for line in lines:
         _, controllers, path = line.split(':', 2)
         hierarchy = os.path.join(CGROUPS, controllers.removeprefix('name='))
@@ -130,11 +129,9 @@ class BootedSystem:
 
     def _has_systemd(self):
         if self.parent.poll() is not None:
-            with open(os.path.join(self.folder, 'boot.log'), encoding='utf-8') as log:
-                raise AssertionError(f'systemd did not start: {log.read()}')
+            raise AssertionError(f'systemd did not start: {text_of(self.folder, "boot.log")}')
         try:
-            with open(f'/proc/{self.parent.pid}/task/{self.parent.pid}/children', encoding='ascii') as file:
-                children = file.read().split()
+            children = text_of(f'/proc/{self.parent.pid}/task/{self.parent.pid}/children').split()
             if children and os.path.basename(os.readlink(f'/proc/{children[0]}/exe')) == 'systemd':
                 self.first = int(children[0])
         except OSError:  # the child has just ended

@@ -2,12 +2,14 @@
 import ctypes
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import unittest
 
-from harness import RollTest, required, wait_until
+from harness import RollTest, required, text_of, wait_until
+from killed_agents import children_of
 
 CLONE_NEWNS = 0x20000
 HYBRID = '/sys/fs/cgroup/unified'
@@ -30,8 +32,7 @@ class InContainers(RollTest):
     def setUp(self):
         super().setUp()
         storage = os.path.join(self.top, 'storage.conf')
-        with open(storage, 'w', encoding='ascii') as file:
-            file.write(f'[storage]\ndriver = "vfs"\ngraphroot = "{self.top}/graph"\nrunroot = "{self.top}/run"\n')
+        self.write(storage, f'[storage]\ndriver = "vfs"\ngraphroot = "{self.top}/graph"\nrunroot = "{self.top}/run"\n')
         limits = os.path.join(self.top, 'containers.conf')
         with open(limits, 'w', encoding='ascii') as file:  # root here may not raise its limits
             file.write('[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n'
@@ -46,8 +47,8 @@ class InContainers(RollTest):
         self.write('../tree/etc/image', 'made here\n')
         self.tar = os.path.join(self.top, 'tree.tar')
         subprocess.run(['tar', '-C', tree, '-c', '-f', self.tar, '.'], check=True)
-        subprocess.run([required('podman'), 'import', self.tar, 'roll-test'], env=self.env, check=True,
-                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.run([required('podman'), 'import', '--change', 'ENV FROM_IMAGE="of the image"', self.tar,
+                        'roll-test'], env=self.env, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         done = subprocess.run(['podman', 'run', '--rm', '--cgroups=disabled', '--network=host', 'roll-test', 'true'],
                               env=self.env, capture_output=True, text=True, check=False)
         if done.returncode != 0:
@@ -123,8 +124,8 @@ container: {{image: roll-test, runtime: podman, binds: ["{inputs}:/data:ro"], wo
         self.assertEqual(self.wait(job)['state'], 'cancelled')
         self.assertEqual(self.containers(), [])
 
-    def test_srun_leaves_no_container_where_only_the_script_finds_podman(self):
-        """The script has its own directory of images, and the roll-worker has no Podman."""
+    def start_where_only_the_script_finds_podman(self, *options):
+        """Starts a roll-worker without Podman, and a step in a container of the script's own directory of images."""
         bare = os.path.join(self.top, 'bare')
         os.makedirs(bare)
         for name in ('sh', 'xargs', 'sort', 'env', 'sleep'):
@@ -138,11 +139,42 @@ container: {{image: roll-test, runtime: podman, binds: ["{inputs}:/data:ro"], wo
         self.write('job.sh', f'#!/bin/sh\n#SBATCH -n 1\nexport CONTAINERS_STORAGE_CONF={own} PATH=$PATH:/usr/bin:/bin\n'
                    f'podman import {self.tar} roll-test\n'
                    'srun --container-image=localhost#roll-test sleep 600\n')
-        job = self.submit('job.sh')
+        job = self.submit(*options, 'job.sh')
         wait_until(lambda: len(self.containers(CONTAINERS_STORAGE_CONF=own)) == 1, 'the container')
+        return job, own
+
+    def test_later_steps_use_a_named_container_again(self):
+        self.up()
+        self.write('job.sh', '#!/bin/sh\n#SBATCH -n 2\n'
+                   'srun --container-name=a true\n'
+                   'srun -n 1 --container-name=a --container-image=localhost#roll-test '
+                   'sh -c "echo kept >/etc/kept; echo \\$FROM_IMAGE"\n'
+                   'FROM_SCRIPT=5 srun --container-name=a sh -c "cat /etc/image /etc/kept; echo \\$FROM_SCRIPT"\n'
+                   'srun -n 1 --container-image=localhost#roll-test sh -c "cat /etc/kept"\n')
+        job = self.submit('job.sh')
+        self.assertEqual(self.wait(job)['state'], 'failed', 'the last step has a container of its own')
+        log = self.ctl('logs', job).stdout
+        self.assertEqual(log.count('also give --container-image'), 2, log)
+        self.assertIn('of the image\n', log)
+        self.assertEqual(sorted(re.findall('^(?:made here|kept|5)$', log, re.M)),
+                         ['5', '5', 'kept', 'kept', 'made here', 'made here'])
+        self.assertEqual(self.containers(), [])
+
+    def test_srun_leaves_no_container_where_only_the_script_finds_podman(self):
+        job, own = self.start_where_only_the_script_finds_podman()
         self.ctl('cancel', job)
         self.assertEqual(self.wait(job)['state'], 'cancelled')
         self.assertEqual(self.containers(CONTAINERS_STORAGE_CONF=own), [])
+
+    def test_srun_leaves_no_container_after_the_death_of_the_guard_and_of_the_worker(self):
+        job, own = self.start_where_only_the_script_finds_podman('--set', 'retry.infra=0')
+        worker = self.pid_file('worker')
+        os.kill(worker, signal.SIGSTOP)  # it must not see that its guards die
+        for guard in children_of(worker, 'roll-worker'):
+            os.kill(guard, signal.SIGKILL)
+        self.kill(worker)
+        self.assertEqual(self.wait(job)['state'], 'failed')
+        wait_until(lambda: not self.containers(CONTAINERS_STORAGE_CONF=own), 'the removal of the container')
 
     def test_no_container_is_left_after_a_cancel_and_a_time_limit(self):
         self.up()
@@ -177,8 +209,7 @@ container: {{image: roll-test, runtime: podman, binds: ["{inputs}:/data:ro"], wo
         """Returns the pid of the guard that runs a container: the parent of podman."""
         def parent():
             for pid in self.pids_of('podman'):
-                with open(f'/proc/{pid}/stat', encoding='ascii') as file:
-                    return int(file.read().split()[3])
+                return int(text_of(f'/proc/{pid}/stat').split()[3])
         return wait_until(parent, 'podman')
 
     def test_no_container_is_left_after_the_death_of_the_guard_and_of_the_worker(self):

@@ -4,18 +4,17 @@ import json
 import os
 import shutil
 import struct
-import subprocess
 import sys
 import time
 import unittest
 
-from harness import BIN, RollTest, wait_until
+from harness import RollTest, TwoWorkers, json_of, wait_until
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'oracle'))
 from tiny_hf import SIZES, write_llama, write_safetensors  # noqa: E402
 
 
-class ConvertJobs(RollTest):
+class Converts:
 
     def model(self, name='hf', **changes):
         path = os.path.join(self.work, name)
@@ -25,13 +24,15 @@ class ConvertJobs(RollTest):
     def leftovers(self):
         return [name for name in os.listdir(self.work) if 'staging' in name]
 
+
+class ConvertJobs(Converts, RollTest):
+
     def test_submit_converts_with_the_layout_asked_for(self):
         self.up()
         self.model()
         done = self.ctl('convert', 'hf', 'mca', '--tp', 2, '--pp', '2', '--bf16', '--submit', '--wait')
         self.assertIn('convert-mca', done.stdout)
-        with open(os.path.join(self.work, 'mca/mca_config.json'), encoding='ascii') as file:
-            config = json.load(file)
+        config = json_of(self.work, 'mca/mca_config.json')
         self.assertEqual((config['tensor_model_parallel_size'], config['pipeline_model_parallel_size'],
                           config['bf16']), (2, 2, True))
         self.ctl('verify', 'mca')
@@ -52,9 +53,8 @@ class ConvertJobs(RollTest):
         """Writes an adapter of rank 1 with ones only; it adds 1 to each weight of o_proj."""
         adapter = os.path.join(self.work, 'adapter')
         os.makedirs(adapter)
-        with open(os.path.join(adapter, 'adapter_config.json'), 'w', encoding='ascii') as file:
-            json.dump({'peft_type': 'LORA', 'r': 1, 'lora_alpha': 1,
-                       'target_modules': ['o_proj']}, file)
+        self.write(os.path.join(adapter, 'adapter_config.json'), json.dumps(
+            {'peft_type': 'LORA', 'r': 1, 'lora_alpha': 1, 'target_modules': ['o_proj']}))
         base = 'base_model.model.model.layers.{}.self_attn.o_proj.lora_{}.weight'
         one = struct.pack('<f', 1.0)
         tensors = {}
@@ -81,26 +81,20 @@ class ConvertJobs(RollTest):
         self.up()
         self.model()
         self.adapter()
-        path = os.path.join(self.work, 'merge.json')
-        with open(path, 'w', encoding='ascii') as file:
-            json.dump({'name': 'two', 'kind': 'merge',
-                       'merge': {'base': 'hf', 'adapters': ['adapter', 'adapter'], 'target': 'merged'}}, file)
-        job = self.submit(path)
-        self.wait_done(job)
+        self.wait_done(self.submit(self.write('merge.json', json.dumps({
+            'name': 'two', 'kind': 'merge',
+            'merge': {'base': 'hf', 'adapters': ['adapter', 'adapter'], 'target': 'merged'}}))))
         self.assert_merged(2.0)
 
     def test_a_merge_is_a_step_of_a_chain(self):
         self.up()
         self.model()
         self.adapter()
-        path = os.path.join(self.work, 'chain.json')
-        with open(path, 'w', encoding='ascii') as file:
-            json.dump({'name': 'copy', 'kind': 'convert', 'convert': {'source': 'hf', 'target': 'copy', 'to': 'hf'},
-                       'then': [{'name': 'tuned', 'kind': 'merge',
-                                 'merge': {'base': '{previous.result}', 'adapters': ['adapter'], 'target': 'merged'}},
-                                {'name': 'look', 'kind': 'command',
-                                 'command': ['test', '-e', '{tuned.result}/config.json']}]}, file)
-        first = self.submit(path)
+        first = self.submit(self.write('chain.json', json.dumps({
+            'name': 'copy', 'kind': 'convert', 'convert': {'source': 'hf', 'target': 'copy', 'to': 'hf'},
+            'then': [{'name': 'tuned', 'kind': 'merge',
+                      'merge': {'base': '{previous.result}', 'adapters': ['adapter'], 'target': 'merged'}},
+                     {'name': 'look', 'kind': 'command', 'command': ['test', '-e', '{tuned.result}/config.json']}]})))
         self.assertEqual([self.wait_done(first + i)['kind'] for i in range(3)], ['convert', 'merge', 'command'])
         self.assert_merged()
 
@@ -120,34 +114,6 @@ class ConvertJobs(RollTest):
             shutil.rmtree(os.path.join(self.work, 'out'), ignore_errors=True)
         self.assertGreater(cancelled, 0)
 
-    def test_several_nodes_write_one_target(self):
-        self.up()
-        self.model(hidden_size=512, intermediate_size=2048, vocab_size=8192)
-        ours = os.path.join(self.state, 'worker.pid')  # the worker that `rollctl down` ends
-        with open(ours, encoding='ascii') as file:
-            pid = file.read()
-        log = open(os.path.join(self.top, 'other.log'), 'wb')
-        other = subprocess.Popen([os.path.join(BIN, 'roll-worker'), '--dir', self.state, '--node', 'other',
-                                  '--slots', '2'], env=self.env, stdout=log, stderr=log)
-        self.addCleanup(lambda: (other.kill(), other.wait(), log.close()))  # for a failure before the end of the test
-        wait_until(lambda: len(self.json('nodes')['nodes']) == 2, 'the other worker')
-        self.ctl('convert', 'hf', 'mca', '--tp', 2, '--submit', '--nodes', 2, '--wait')
-        self.assertEqual(len(self.show('last')['attempts'][0]['nodes']), 2)
-        self.ctl('diff', 'hf', 'job:last')
-        self.assertEqual(sorted(os.listdir(os.path.join(self.work, 'mca/iter_0000001'))), ['mp_rank_00', 'mp_rank_01'])
-        job = self.ctl('convert', 'mca', 'out', '--submit', '--nodes', 2, '--parsable').stdout.strip()
-        wait_until(lambda: self.show(job)['state'] != 'queued', 'the job to start')
-        self.ctl('cancel', job, check=False)
-        state = self.wait(job)['state']
-        self.assertEqual((self.leftovers(), os.path.exists(os.path.join(self.work, 'out'))), ([], state == 'done'))
-        done = self.ctl('convert', 'mca', 'out2', '--part', '0/2', '--run', 'x', '--submit', check=False)
-        self.assertEqual(done.returncode, 2)
-        self.assertIn('--nodes N', done.stderr)
-        other.terminate()
-        other.wait(60)
-        with open(ours, 'w', encoding='ascii') as file:
-            file.write(pid)
-
     def test_what_cannot_work_is_said_before_anything_is_queued(self):
         self.up()
         self.model()
@@ -163,6 +129,24 @@ class ConvertJobs(RollTest):
         planned = json.loads(self.ctl('convert', 'hf', 'out', '--tp', 4, '--submit', '--dry-run').stdout)
         self.assertEqual(planned['jobs'][0]['document']['convert']['tp'], 4)
         self.assertEqual(self.json('jobs', '-a')['jobs'], [])
+
+
+class OnTwoNodes(Converts, TwoWorkers):
+
+    def test_several_nodes_write_one_target(self):
+        self.model(hidden_size=512, intermediate_size=2048, vocab_size=8192)
+        self.ctl('convert', 'hf', 'mca', '--tp', 2, '--submit', '--nodes', 2, '--wait')
+        self.assertEqual(len(self.show('last')['attempts'][0]['nodes']), 2)
+        self.ctl('diff', 'hf', 'job:last')
+        self.assertEqual(sorted(os.listdir(os.path.join(self.work, 'mca/iter_0000001'))), ['mp_rank_00', 'mp_rank_01'])
+        job = self.ctl('convert', 'mca', 'out', '--submit', '--nodes', 2, '--parsable').stdout.strip()
+        wait_until(lambda: self.show(job)['state'] != 'queued', 'the job to start')
+        self.ctl('cancel', job, check=False)
+        state = self.wait(job)['state']
+        self.assertEqual((self.leftovers(), os.path.exists(os.path.join(self.work, 'out'))), ([], state == 'done'))
+        done = self.ctl('convert', 'mca', 'out2', '--part', '0/2', '--run', 'x', '--submit', check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn('--nodes N', done.stderr)
 
 
 if __name__ == '__main__':

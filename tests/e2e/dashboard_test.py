@@ -255,8 +255,7 @@ class Dashboard(RollTest):
     def make_slurm(self):
         for name, lines in SLURM.items():
             path = f'{self.top}/slurm/{name}'
-            with open(path, 'w', encoding='ascii') as file:
-                file.write(f'#!/bin/sh\ncd {self.top}/slurm/jobs && {lines}\n')
+            self.write(path, f'#!/bin/sh\ncd {self.top}/slurm/jobs && {lines}\n')
             os.chmod(path, 0o755)
 
     def test_the_operator_closes_and_cancels_single_allocations(self):
@@ -384,16 +383,16 @@ class Dashboard(RollTest):
         def answers(url):
             """Answers as rolld does after a training: the job has checkpoints and an export."""
             path = url.split('/api/v1/')[1]
+            if path.startswith(f'jobs/{job}/metrics'):
+                return 'application/json', '{"rows": [{"schema": "roll.metrics/1", "schedule": "zb-h1"}]}'
             if not path.startswith('stream'):
                 return None
             reply = self.api(f'jobs/{job}')
-            reply['job'].update(kind='train', progress={'schedule': 'zb-h1'}, spec={
+            saved = {folder: [{'step': step, 'directory': f'/runs/a/{folder}/step-{step}'} for step in steps]
+                     for folder, steps in (('checkpoints', (10, 20)), ('exports', (5, 15)))}
+            reply['job'].update(saved, kind='train', attempt=1, progress=None, export_job=77, spec={
                 'parallel': {'dp': 2, 'pp': 2, 'zero': 1}, 'train': {'micro_batch_size': 4}},
-                                exported='/runs/a/export/hf', export_job=77, checkpoints=[
-                {'step': 10, 'directory': '/runs/a/checkpoints/step-10'},
-                {'step': 20, 'directory': '/runs/a/checkpoints/step-20'}], exports=[
-                    {'step': 5, 'directory': '/runs/a/exports/step-5'},
-                    {'step': 15, 'directory': '/runs/a/exports/step-15'}])
+                                exported='/runs/a/export/hf')
             return 'text/event-stream', f'event: 0\ndata: {json.dumps(reply)}\n\n'
 
         page.answer(answers)

@@ -4,7 +4,7 @@ import os
 import pathlib
 import unittest
 
-from harness import RollTest, wait_until
+from harness import RollTest, text_of, wait_until
 
 
 class Environment(RollTest):
@@ -77,7 +77,8 @@ class Environment(RollTest):
         denied = self.ctl('resume', first, check=False)
         self.assertEqual(denied.returncode, 4)
         self.assertIn('belongs to bob, and only this user may read the values', denied.stderr)
-        again = self.json('resume', first, '--hold', '--dry-run', env={**as_bob, 'PATH': '/other:/usr/bin:/bin'})
+        again = self.json('resume', first, '--after', f'any:{first}', '--dry-run',
+                          env={**as_bob, 'PATH': '/other:/usr/bin:/bin'})
         self.assertEqual(again['jobs'][0]['document']['then'][0]['env'], {'CODE': '7', 'PATH': self.env['PATH']})
 
     def test_bad_options_are_refused_with_what_is_allowed(self):
@@ -103,21 +104,17 @@ class Environment(RollTest):
                            '--tasks-per-node', 2, '--', 'sh', '-c', 'echo out $RANK $PWD; echo err $RANK >&2')
         user = self.show(job)['user']
         for rank in (0, 1):
-            with open(os.path.join(self.work, 'w', f'a-{job:04}-{rank}-{user}-%.out'), encoding='utf-8') as file:
-                self.assertEqual(file.read(), f'out {rank} {self.work}/w\n')
-            with open(os.path.join(self.work, 'w', 'err', str(rank)), encoding='utf-8') as file:
-                self.assertEqual(file.read(), f'err {rank}\n')
+            self.assertEqual(text_of(self.work, 'w', f'a-{job:04}-{rank}-{user}-%.out'), f'out {rank} {self.work}/w\n')
+            self.assertEqual(text_of(self.work, 'w', 'err', str(rank)), f'err {rank}\n')
             self.assertEqual(self.ctl('logs', job, '--rank', rank).stdout, f'out {rank} {self.work}/w\n')
         array = int(self.ctl('submit', '--parsable', '--array', '3,5', '--output', 'all-%A-%a', '--', 'sh', '-c',
                              'echo $ROLL_ARRAY_INDEX').stdout.split()[0])
         for index in (0, 1):
             self.wait_done(array + index)
-            with open(os.path.join(self.work, f'all-{array}-{3 + 2 * index}'), encoding='utf-8') as file:
-                self.assertEqual(file.read(), f'{3 + 2 * index}\n')
+            self.assertEqual(text_of(self.work, f'all-{array}-{3 + 2 * index}'), f'{3 + 2 * index}\n')
 
     def submit_file(self, **keys):
-        with open(os.path.join(self.work, 'job.json'), 'w', encoding='utf-8') as file:
-            json.dump({'name': 'scripts', 'kind': 'command', **keys}, file)
+        self.write('job.json', json.dumps({'name': 'scripts', 'kind': 'command', **keys}))
         return self.run_job('job.json')
 
     def test_setup_and_cleanup_run_around_the_command(self):
@@ -159,11 +156,9 @@ class Environment(RollTest):
 
     def test_a_cancelled_job_is_cleaned_up(self):
         self.up()
-        with open(os.path.join(self.work, 'job.json'), 'w', encoding='utf-8') as file:
-            json.dump({'name': 'c', 'kind': 'command', 'cleanup': 'echo clean',
-                       'command': ['sh', '-c', 'echo up; exec sleep 1000']}, file)
-        job = self.submit('job.json')
-
+        job = self.submit(self.write('job.json', json.dumps({
+            'name': 'c', 'kind': 'command', 'cleanup': 'echo clean',
+            'command': ['sh', '-c', 'echo up; exec sleep 1000']})))
         wait_until(lambda: 'up' in self.ctl('logs', job, check=False).stdout, 'the command to run')
         self.ctl('cancel', job)
         self.assertEqual(self.wait(job)['state'], 'cancelled')

@@ -6,16 +6,12 @@ import subprocess
 import time
 import unittest
 
-from harness import RollTest, BIN
+from harness import RollTest, BIN, text_of
 
 PROGRAMS = ('rolld', 'roll-worker', 'roll-rank', 'roll-convert', 'rollctl', 'roll-web', 'roll-notify')
 
 
 class FirstHour(RollTest):
-
-    def read(self, *path):
-        with open(os.path.join(*path), encoding='utf-8') as file:
-            return file.read()
 
     def test_each_program_prints_its_name_and_version(self):
         programs = [name for name in sorted(os.listdir(BIN)) if name in PROGRAMS]
@@ -41,7 +37,7 @@ class FirstHour(RollTest):
         added = self.ctl('keys', 'add', 'bob', '--out', bundle)
         self.assertIn(f'jobs of bob run as user {me}', added.stderr)
         self.assertIn('can read the operator\'s key', self.ctl('doctor', check=False).stdout)
-        before = self.read(bundle, 'keys', 'server.pub')
+        before = text_of(bundle, 'keys', 'server.pub')
         as_bob = {**self.env, 'ROLL_DIR': bundle}
 
         def remedies():
@@ -62,7 +58,7 @@ class FirstHour(RollTest):
                                      capture_output=True, text=True, check=False)
             self.assertEqual(refused.returncode, 4, refused.stderr)
             self.assertIn('would overwrite that key', refused.stderr)
-        self.assertEqual(self.read(bundle, 'keys', 'server.pub'), before)
+        self.assertEqual(text_of(bundle, 'keys', 'server.pub'), before)
         self.assertEqual(sorted(os.listdir(os.path.join(bundle, 'keys'))),
                          ['authorized', 'client.key', 'client.pub', 'server.pub'])
 
@@ -77,7 +73,7 @@ class FirstHour(RollTest):
         listed = self.ctl('keys', 'list', env=as_bob, check=False)
         self.assertEqual((listed.returncode, listed.stdout), (4, ''))
         self.assertIn('only the operator of that rolld can list and change its keys', listed.stderr)
-        endpoint = self.read(self.state, 'endpoint')
+        endpoint = text_of(self.state, 'endpoint')
         self.kill_rolld()
         for env in (self.env, as_bob):
             begun = time.monotonic()
@@ -92,7 +88,7 @@ class FirstHour(RollTest):
         said, told = waits.communicate(timeout=60)
         self.assertEqual((waits.returncode, said), (0, 'job 1 true is queued\n'), told)
         self.assertIn('rolld does not answer; waiting up to 20 s for it to restart', told)
-        self.assertEqual(self.read(self.state, 'endpoint'), endpoint)
+        self.assertEqual(text_of(self.state, 'endpoint'), endpoint)
         self.ctl('jobs', env=as_bob)
         self.ctl('down')
         told = self.ctl('up', '--slots', 1).stderr
@@ -141,7 +137,7 @@ class FirstHour(RollTest):
                                 capture_output=True, text=True, check=False)
         self.assertEqual(second.returncode, 4, second.stderr)
         self.assertIn('another rolld serves', second.stderr)
-        self.assertNotIn('critical', self.read(self.state, 'rolld.log'))
+        self.assertNotIn('critical', text_of(self.state, 'rolld.log'))
         self.assertEqual(self.ctl('jobs').returncode, 0)
 
 

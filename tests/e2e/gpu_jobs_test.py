@@ -9,7 +9,7 @@ import shutil
 import unittest
 
 import harness
-from harness import RollTest
+from harness import RollTest, json_of
 
 PROGRAMS = ('rollctl', 'rolld', 'roll-worker', 'roll-rank', 'roll-convert')
 PARALLEL = {'tp': 2, 'pp': 2, 'dp': 2, 'zero': 1, 'sequence': True}
@@ -61,8 +61,7 @@ class GpuJobs(RollTest):
         self.assertEqual(self.samples(on_gpus), self.samples(alone))
         self.assertEqual(len(self.samples(alone)), 1)
         self.wait_done(ended['export_job'])
-        with open(os.path.join(ended['output'], 'memory.json'), encoding='utf-8') as file:
-            memory = json.load(file)
+        memory = json_of(ended['output'], 'memory.json')
         self.assertEqual(len(memory['ranks']), 8)
         peaks = [(rank['peak'], memory['planned_stages'][rank['stage']]['peak']) for rank in memory['ranks']]
         print('measured and planned:', peaks)

@@ -44,10 +44,18 @@ def wait_until(condition, what, patience_s=PATIENCE_S):
         time.sleep(0.05)
 
 
+def text_of(*path):
+    with open(os.path.join(*path), encoding='utf-8') as file:
+        return file.read()
+
+
+def json_of(*path):
+    return json.loads(text_of(*path))
+
+
 def is_alive(pid):
     try:
-        with open(f'/proc/{pid}/stat', encoding='ascii') as file:
-            return file.read().rsplit(')', 1)[1].split()[0] not in 'ZX'
+        return text_of(f'/proc/{pid}/stat').rsplit(')', 1)[1].split()[0] not in 'ZX'
     except OSError:
         return False
 
@@ -139,8 +147,7 @@ class RollTest(unittest.TestCase):
         return found
 
     def pid_file(self, program):
-        with open(os.path.join(self.state, program + '.pid'), encoding='ascii') as file:
-            return int(file.read().split()[0])
+        return int(text_of(self.state, program + '.pid').split()[0])
 
     def kill(self, pid):
         os.kill(pid, signal.SIGKILL)
@@ -287,8 +294,7 @@ class TwoWorkers(RollTest):
             self.env['PATH'] = f'{os.path.dirname(ORACLE)}:{self.env["PATH"]}'
         self.up(slots=self.SLOTS)
         ours = os.path.join(self.state, 'worker.pid')  # the worker that `rollctl down` ends
-        with open(ours, encoding='ascii') as file:
-            self.pid = file.read()
+        self.pid = text_of(ours)
         with open(os.path.join(self.top, 'other.log'), 'wb') as log:
             words = [os.path.join(BIN, 'roll-worker'), '--dir', self.state, '--node', 'other',
                      '--slots', str(self.SLOTS)]
@@ -299,6 +305,5 @@ class TwoWorkers(RollTest):
     def tearDown(self):
         self.other.terminate()
         self.other.wait(60)
-        with open(os.path.join(self.state, 'worker.pid'), 'w', encoding='ascii') as file:
-            file.write(self.pid)
+        self.write(os.path.join(self.state, 'worker.pid'), self.pid)
         super().tearDown()

@@ -19,7 +19,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from harness import BIN, RollTest, wait_until  # noqa: E402
+from harness import BIN, RollTest, text_of, wait_until  # noqa: E402
 
 WORKERS, OPEN_JOBS = 3, 8
 # Only one copy at a time holds the lock, children included. Each run appends a line to the history. If a fault hits
@@ -109,8 +109,7 @@ class KillRounds(RollTest):
 
     def history(self):
         try:
-            with open(os.path.join(self.work, 'history'), encoding='ascii') as file:
-                return [line.split() for line in file.read().splitlines()]
+            return [line.split() for line in text_of(self.work, 'history').splitlines()]
         except FileNotFoundError:
             return []
 

@@ -12,7 +12,7 @@ import struct
 import subprocess
 import unittest
 
-from harness import RollTest
+from harness import RollTest, text_of
 
 EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'examples')
 ALL = os.environ.get('ROLL_LAYOUTS') == 'all'
@@ -88,8 +88,7 @@ class Layouts(RollTest):
                               text=True)
         os.mkdir(os.path.join(self.work, 'data'))
         self.write('data/kjv.txt', text.stdout)
-        with open(os.path.join(EXAMPLES, 'kjv.yaml'), encoding='utf-8') as file:
-            self.write('kjv.yaml', file.read())
+        self.write('kjv.yaml', text_of(EXAMPLES, 'kjv.yaml'))
         self.up(slots=8)
         alone = self.train('one', {})
         wanted = self.losses(alone)

@@ -6,7 +6,7 @@ import os
 import random
 import unittest
 
-from harness import RollTest
+from harness import RollTest, json_of
 
 
 class LoraJob(RollTest):
@@ -25,8 +25,7 @@ class LoraJob(RollTest):
         self.up()
         self.base = self.run_to_export(self.train_job('base', steps=6))[1]
         ended, adapter = self.run_to_export(self.lora_job('adapter', export={}))
-        with open(os.path.join(adapter, 'adapter_config.json'), encoding='utf-8') as file:
-            config = json.load(file)
+        config = json_of(adapter, 'adapter_config.json')
         self.assertEqual((config['peft_type'], config['r'], config['base_model_name_or_path']), ('LORA', 4, self.base))
         self.assertIn('F32', self.ctl('inspect', adapter, '--json').stdout.upper())
         # The second job exports the average of the adapter.
@@ -63,9 +62,8 @@ class LoraJob(RollTest):
 
     def stage(self, name, base, data, objective, **changes):
         """Returns a job of the chain, whose rank is killed after step 12 of its first attempt."""
-        with open(self.lora_job(name, train__valid_every=10, train__valid_at_start=True,
-                                train__optimizer__lr=1e-2, **changes), encoding='utf-8') as file:
-            document = json.load(file)
+        document = json_of(self.lora_job(name, train__valid_every=10, train__valid_at_start=True,
+                                         train__optimizer__lr=1e-2, **changes))
         document['train']['steps'] = 30
         kill = 'test -e "$ROLL_OUTPUT/killed" || { touch "$ROLL_OUTPUT/killed"; kill -9 $PPID; }'
         document['train']['hooks'] = {'step': {'every': 12, 'command': ['sh', '-c', kill], 'wait': True}}
@@ -76,9 +74,8 @@ class LoraJob(RollTest):
         self.write_answers()
         self.up(slots=1)
         self.base = '{base.result}'
-        with open(self.train_job('base', steps=10, parallel={'dp': 1}, resources={'nodes': 1, 'slots_per_node': 1}),
-                  encoding='utf-8') as file:
-            chain = json.load(file)
+        chain = json_of(self.train_job('base', steps=10, parallel={'dp': 1},
+                                       resources={'nodes': 1, 'slots_per_node': 1}))
         merged = {'merge': True, 'dtype': 'fp32'}
         chain['then'] = [
             self.stage('tuned', '{base.result}', 'answers.jsonl', 'sft', export=merged),
@@ -94,38 +91,8 @@ class LoraJob(RollTest):
             valid = [row[key] for row in self.metrics(job) if key in row]
             self.assertTrue(valid[-1] < valid[0] if falls else valid[-1] > max(valid[0], 0.9), valid)
         adapter = os.path.join(self.output(ids[3]), 'export', 'hf', 'adapter_config.json')
-        with open(adapter, encoding='utf-8') as file:
-            self.assertEqual(json.load(file)['task_type'], 'SEQ_CLS')
+        self.assertEqual(json_of(adapter)['task_type'], 'SEQ_CLS')
         self.assertIn('abc:', self.ctl('logs', ids[4]).stdout)
-
-    def test_what_cannot_be_trained_is_refused_at_submit(self):
-        self.corpus()
-        self.up()
-        self.base = self.run_to_export(self.train_job('base', steps=6))[1]
-        for lora, text in (({'targets': ['q_proj', 'wq']}, 'train.lora.targets has wq, which matches no linear layer'),
-                           ({'targets': []}, 'train.lora.targets is empty'),
-                           ({'dropout': 1.5}, 'train.lora.dropout is 1.5; allowed: a number, at least 0, below 1'),
-                           ({'modules_to_save': ['q_proj']}, 'train.lora.modules_to_save has q_proj, which cannot be'),
-                           ({'rank_pattern': {'x': 2}}, 'train.lora.rank_pattern.x is not one of the targets'),
-                           ({'targets': r'layers\.0\..*'}, r'train.lora.targets has layers\.0\..*, which matches no'),
-                           ({'layers': [0, 9]}, 'train.lora.layers has 9; allowed: 0 to'),
-                           ({'r': 0}, 'train.lora.r'),
-                           ({'from': 7}, 'train.lora.from is 7; allowed: a string'),
-                           ({'from': '/nowhere'}, 'train.lora.from is /nowhere, which does not exist')):
-            done = self.ctl('submit', self.train_job('bad', model={'from': self.base}, train__lora=lora), check=False)
-            self.assertNotEqual(done.returncode, 0)
-            said = ' '.join((done.stdout + done.stderr).split())
-            self.assertIn(text, said)
-            if 'wq' in text:
-                self.assertEqual(said.count('train.lora.targets has'), 1, said)
-        done = self.ctl('submit', self.train_job('bad', train__lora={}), check=False)
-        self.assertIn('train.lora needs a trained model; set model.from', done.stdout + done.stderr)
-        done = self.ctl('submit', self.lora_job('bad', objective='reward', export={'merge': True}), check=False)
-        self.assertIn('export.merge is true, but the base model has no `score` layer', ' '.join(done.stderr.split()))
-        done = self.ctl('submit', self.lora_job('bad', objective='reward', export={'every': 2}), check=False)
-        self.assertIn('export.every is 2, but Roll checks an export during training', ' '.join(done.stderr.split()))
-        done = self.ctl('submit', self.train_job('bad', export={'merge': True}), check=False)
-        self.assertIn('export.merge is true, but there is no adapter to merge', done.stdout + done.stderr)
 
 
 if __name__ == '__main__':

@@ -11,7 +11,7 @@ import threading
 import unittest
 
 from certificates import Authority
-from harness import BIN, RollTest, wait_until
+from harness import BIN, RollTest, text_of, wait_until
 
 SECRET = 'a secret of the test'
 
@@ -66,16 +66,14 @@ class Notify(RollTest):
         super().tearDown()
 
     def position(self, target):
-        with open(os.path.join(self.state, 'notify', target + '.position'), encoding='ascii') as file:
-            return int(file.read())
+        return int(text_of(self.state, 'notify', target + '.position'))
 
     @staticmethod
     def text_with(path, part):
         """Returns the text of the file once it contains `part`."""
         if not os.path.exists(path):
             return None
-        with open(path, encoding='utf-8') as file:
-            text = file.read()
+        text = text_of(path)
         return text if part in text else None
 
     def seen(self, *events):
@@ -88,12 +86,11 @@ class Notify(RollTest):
         with open(os.open(key, os.O_CREAT | os.O_WRONLY, 0o600), 'w', encoding='ascii') as file:
             file.write(SECRET + '\n')
         said = os.path.join(self.top, 'said')
-        with open(os.path.join(self.state, 'notify.yaml'), 'w', encoding='utf-8') as file:
-            json.dump({'targets': [
-                {'name': 'web', 'url': f'http://127.0.0.1:{self.server.server_port}/hook',
-                 'secret_file': key, 'on': ['started', 'ended'], 'kinds': ['command']},
-                {'name': 'script', 'on': ['failed'],
-                 'command': ['sh', '-c', f'cat >> {said}; echo " $ROLL_EVENT" >> {said}']}]}, file)
+        self.write(os.path.join(self.state, 'notify.yaml'), json.dumps({'targets': [
+            {'name': 'web', 'url': f'http://127.0.0.1:{self.server.server_port}/hook',
+             'secret_file': key, 'on': ['started', 'ended'], 'kinds': ['command']},
+            {'name': 'script', 'on': ['failed'],
+             'command': ['sh', '-c', f'cat >> {said}; echo " $ROLL_EVENT" >> {said}']}]}))
         before = self.submit('--name', 'before', '--', 'true')
         self.wait_done(before)
         notify = self.start_notify()
@@ -123,9 +120,8 @@ class Notify(RollTest):
 
     def test_a_requeue_reaches_a_server(self):
         self.up()
-        with open(os.path.join(self.state, 'notify.yaml'), 'w', encoding='utf-8') as file:
-            json.dump({'targets': [{'name': 'web', 'url': f'http://127.0.0.1:{self.server.server_port}/hook',
-                                    'on': ['requeued']}]}, file)
+        self.write(os.path.join(self.state, 'notify.yaml'), json.dumps({'targets': [
+            {'name': 'web', 'url': f'http://127.0.0.1:{self.server.server_port}/hook', 'on': ['requeued']}]}))
         self.start_notify()
         wait_until(lambda: os.path.exists(os.path.join(self.state, 'notify', 'web.position')), 'a position')
         runs = os.path.join(self.top, 'runs')
@@ -156,8 +152,7 @@ class Notify(RollTest):
         targets += [{**targets[0], 'name': 'by-name', 'url': by_name},
                     {'name': 'system', 'url': targets[0]['url']},
                     {**targets[0], 'name': 'plain', 'url': f'https://127.0.0.1:{self.server.server_port}/hook'}]
-        with open(os.path.join(self.state, 'notify.yaml'), 'w', encoding='utf-8') as file:
-            json.dump({'targets': targets}, file)
+        self.write(os.path.join(self.state, 'notify.yaml'), json.dumps({'targets': targets}))
         self.start_notify()
         wait_until(lambda: os.path.exists(os.path.join(self.state, 'notify', 'plain.position')), 'a position')
         self.wait_done(self.submit('--', 'true'))
@@ -177,8 +172,7 @@ class Notify(RollTest):
     def test_a_bad_file_is_named(self):
         os.makedirs(self.state, mode=0o700)
         path = os.path.join(self.state, 'notify.yaml')
-        with open(path, 'w', encoding='utf-8') as file:
-            file.write('targets: [{name: a, url: "ftp://h"}]\n')
+        self.write(path, 'targets: [{name: a, url: "ftp://h"}]\n')
         done = subprocess.run([os.path.join(BIN, 'roll-notify'), '--dir', self.state, '--check'], env=self.env,
                               capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 2)

@@ -22,8 +22,7 @@ class RemoteFiles(RollTest):
     def test_a_client_without_the_volume_sees_the_same(self):
         self.up()
         rows = '\\n'.join(json.dumps({'step': step, 'loss': step / 4}) for step in range(1, 4))
-        with open(os.path.join(self.work, 'lines'), 'w', encoding='utf-8') as file:
-            file.write(LINES + '\n')
+        self.write('lines', LINES + '\n')
         script = (f'cat {self.work}/lines; printf "caf\\303\\251 \\377\\376 bytes\\nno end"; '
                   f"printf '{rows}\\n' > $ROLL_OUTPUT/metrics.jsonl; head -c 300000 /dev/zero | tr '\\0' y >&2")
         job = self.submit('--set', f'output={self.work}/out-{{id}}', '--', 'sh', '-c', script)
@@ -62,13 +61,14 @@ class RemoteFiles(RollTest):
 
     def test_a_log_that_grows_is_followed_over_attempts(self):
         self.up()
-        mark = os.path.join(self.work, 'mark')
-        job = self.submit('--set', 'retry.app=1', '--', 'sh', '-c',
-                          f'echo try; test -e {mark} && exit 0; touch {mark}; sleep 1; exit 3')
-        wait_until(lambda: self.show(job)['state'] == 'running', 'the job to run')
-        done = self.ctl('logs', job, '-f', '--remote')
-        self.assertEqual(done.stdout, 'try\ntry\n')
-        self.assertIn('-- attempt 2; attempt 1 ended app', done.stderr)
+        for words in (('--remote',), ('--rank', 'all')):
+            mark = os.path.join(self.work, 'mark' + words[0])
+            job = self.submit('--set', 'retry.app=1', '--', 'sh', '-c',
+                              f'echo try; test -e {mark} && exit 0; touch {mark}; sleep 1; exit 3')
+            wait_until(lambda job=job: self.show(job)['state'] == 'running', 'the job to run')
+            done = self.ctl('logs', job, '-f', *words)
+            self.assertEqual(done.stdout, 'try\ntry\n')
+            self.assertIn('-- attempt 2; attempt 1 ended app', done.stderr)
 
     def test_nobody_reads_another_users_files_or_others_than_the_jobs(self):
         self.ctl('up', '--slots', 2, '--endpoint', 'tcp://127.0.0.1:*')

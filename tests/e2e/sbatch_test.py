@@ -10,7 +10,7 @@ import subprocess
 import time
 import unittest
 
-from harness import ORACLE, RollTest, TwoWorkers, wait_until
+from harness import ORACLE, RollTest, TwoWorkers, text_of, wait_until
 
 TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..')
 
@@ -22,8 +22,7 @@ class Sbatch(TwoWorkers):
         return self.write(name, text)
 
     def read(self, name):
-        with open(os.path.join(self.work, name), encoding='utf-8') as file:
-            return file.read()
+        return text_of(self.work, name)
 
     def run_script(self, text, *words):
         """Runs a batch script to its end. Returns its output."""
@@ -166,19 +165,6 @@ class Sbatch(TwoWorkers):
         self.assertEqual(run('sinfo', '-h', '-n', 'other', '-o', '%n %c %t')[0], 'other 4 idle\n')
         self.assertIn('srun: tasks start only in a batch script', run('srun', 'true', check=1)[1])
 
-    def test_nothing_is_queued_if_a_line_is_wrong(self):
-        for line, says in (('--time=5x', 'job.sh:2: --time is "5x"; allowed: M, M:S'),
-                           ('--nosuch', 'job.sh:2: --nosuch is not an option of sbatch'),
-                           ('foo', 'job.sh:2: "foo" is not an option'),
-                           ('--nodelist=n1', 'job.sh:2: --nodelist=n1: jobs do not choose nodes'),
-                           ('--array=5-2', 'array is "5-2"; allowed: '),
-                           ('-J "x', 'job.sh:2: the quote " is not closed')):
-            self.script(f'#!/bin/sh\n#SBATCH {line}\ntrue\n')
-            done = self.ctl('submit', 'job.sh', check=False)
-            self.assertEqual(done.returncode, 2, line)
-            self.assertIn(says, done.stderr)
-        self.assertEqual(self.json('jobs', '-a')['jobs'], [])
-
     def test_the_examples_run(self):
         self.assertTrue(os.path.exists(ORACLE), f'missing: {ORACLE}')  # its torch runs the examples
         shutil.copytree(os.path.join(TOP, 'examples'), os.path.join(self.work, 'examples'))
@@ -216,12 +202,10 @@ class Pyxis(RollTest):
                         '--container-env=A', 'job.sh', 'x', 'y z', env={**self.env, 'A': 'b'})
         job = int(done.stdout)
         self.wait_done(job)
-        with open(os.path.join(self.work, f'slurm-{job}_4.out'), encoding='utf-8') as file:
-            lines = file.read().splitlines()
+        lines = text_of(self.work, f'slurm-{job}_4.out').splitlines()
         self.assertRegex(lines[0], r'/script-0 x y z$')
         self.assertEqual(lines[1:], [f'/usr {job} 4 a {self.work} b'])
-        with open(os.path.join(self.output(job), 'words'), encoding='utf-8') as file:
-            words = file.read().splitlines()
+        words = text_of(self.output(job), 'words').splitlines()
         self.assertEqual(words[:2], ['start', '--rw'])
         flags = ':none:x-create=auto,rbind'
         self.assertEqual({word for word in words if word.startswith('--mount=')},

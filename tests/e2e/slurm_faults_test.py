@@ -4,7 +4,7 @@ import os
 import signal
 import unittest
 
-from harness import wait_until
+from harness import text_of, wait_until
 from slurm_test import SlurmTest
 
 
@@ -24,8 +24,7 @@ class Orders(SlurmTest):
         self.assertEqual(len(ours), len(set(ours)))
 
     def cluster_name(self):
-        with open(os.path.join(self.state, 'cluster'), encoding='ascii') as file:
-            return file.read()
+        return text_of(self.state, 'cluster')
 
     def test_refusals_back_off_and_are_told(self):
         self.queue('--gpus', '1', '--partition', 'nosuch')
@@ -70,8 +69,7 @@ class Faults(SlurmTest):
     def starts(self):
         """Returns Slurm's ids of the allocations in which the job started, in that order."""
         try:
-            with open(f'{self.work}/starts', encoding='ascii') as file:
-                return file.read().split()
+            return text_of(f'{self.work}/starts').split()
         except OSError:
             return []
 

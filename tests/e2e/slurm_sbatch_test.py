@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
 """Each honoured option of sbatch, submitted to a real Slurm and to Roll in pilots: jobs see the same."""
-import json
 import os
 import re
 import socket
@@ -8,7 +7,7 @@ import subprocess
 import unittest
 
 import slurm_cluster
-from harness import wait_until
+from harness import json_of, text_of, wait_until
 from slurm_test import SlurmTest
 
 TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'schemas', 'foreign', 'sbatch.json')
@@ -135,8 +134,7 @@ class SbatchTest(SlurmTest):
         place = os.path.join(self.work, side, case)
         os.makedirs(os.path.join(place, 'sub'))
         for name, text in INPUTS.items():
-            with open(os.path.join(place, name), 'w', encoding='utf-8') as file:
-                file.write(text)
+            self.write(os.path.join(place, name), text)
         return place
 
     def wait_all(self):
@@ -153,8 +151,7 @@ class SbatchTest(SlurmTest):
             for name in names:
                 if '/runs' in where or (name in INPUTS and name != 'kept'):
                     continue
-                with open(os.path.join(where, name), encoding='utf-8') as file:
-                    text = file.read()
+                text = text_of(where, name)
                 number = re.search(r'SLURM_JOB_ID=(\d+)', text)
                 label = re.sub(rf'(?<!\d)0*{job}(?!\d)', 'ID', name)
                 # Slurm's node is the host's name on this cluster of one host, Roll's is that of the worker.
@@ -165,8 +162,7 @@ class SbatchTest(SlurmTest):
         return found
 
     def test_jobs_see_the_same(self):
-        with open(TABLE, encoding='utf-8') as file:
-            honoured = {name for name, entry in json.load(file)['options'].items() if 'sets' in entry}
+        honoured = {name for name, entry in json_of(TABLE)['options'].items() if 'sets' in entry}
         self.assertGreaterEqual(len(honoured - PYXIS), 40)
         self.assertEqual(honoured - set(CASES) - ELSEWHERE - PYXIS, set(), 'honoured options without a test')
         jobs = {}
@@ -236,8 +232,7 @@ class SbatchTest(SlurmTest):
 
     def test_the_table_has_each_option_of_sbatch(self):
         said = self.run_in('slurm', '.', 'sbatch', '--help')
-        with open(TABLE, encoding='utf-8') as file:
-            known = json.load(file)['options']
+        known = json_of(TABLE)['options']
         options = re.findall(r'^ +(?:-(\w), ? ?)?--([a-z-]+)', said, re.MULTILINE)
         self.assertGreater(len(options), 80)
         for letter, name in options:
@@ -254,8 +249,7 @@ class SbatchTest(SlurmTest):
             job = self.run_in(side, side, 'sbatch', '--parsable', '--wait', '-N2', '-n4', '--ntasks-per-node=2',
                               '--output=srun.out', '--wrap', script)
             self.assertTrue(job)
-            with open(os.path.join(self.work, side, 'srun.out'), encoding='utf-8') as file:
-                seen[side] = [line for line in file.read().splitlines() if 'srun: ' not in line]
+            seen[side] = [line for line in text_of(self.work, side, 'srun.out').splitlines() if 'srun: ' not in line]
         self.assertEqual(seen['roll'], seen['slurm'])
         self.assertEqual(len(seen['roll']), 5)
 

@@ -6,7 +6,7 @@ import signal
 import unittest
 
 import slurm_cluster
-from harness import RollTest, wait_until
+from harness import RollTest, text_of, wait_until
 
 ALIVE = ('PENDING', 'CONFIGURING', 'RUNNING', 'COMPLETING')
 
@@ -54,9 +54,7 @@ class SlurmTest(RollTest):
         return self.json('alloc', 'list')
 
     def log_of(self, job, rank=0, attempt=1):
-        with open(os.path.join(self.output(job), 'logs', f'attempt-{attempt}', f'rank-{rank}.log'),
-                  encoding='utf-8') as file:
-            return file.read()
+        return text_of(self.output(job), 'logs', f'attempt-{attempt}', f'rank-{rank}.log')
 
 
 class Pilots(SlurmTest):
@@ -127,8 +125,7 @@ class Pilots(SlurmTest):
                          ['high', 'lab', 'fast', '7'])
 
     def test_orders_leave_a_bad_node_out(self):
-        with open(os.path.join(self.state, 'rolld.yaml'), 'w', encoding='ascii') as file:
-            file.write('bad_nodes: {failures: 2, within: 1h, for: 1h}\n')
+        self.write(os.path.join(self.state, 'rolld.yaml'), 'bad_nodes: {failures: 2, within: 1h, for: 1h}\n')
         os.kill(self.pid_file('rolld'), signal.SIGHUP)
         self.queue('--nodes', '2', '--slots', '2', '--max-jobs', '2')
         # For each job, the node that checks first is bad.
@@ -139,8 +136,7 @@ class Pilots(SlurmTest):
             'retry': {'backoff': '1s'}, 'resources': {'nodes': 2}})) for n in 'ab']
         for job in self.ctl('submit', '--parsable', *jobs).stdout.split():
             self.wait_done(int(job))
-        with open(f'{self.work}/bad/node', encoding='ascii') as file:
-            bad = file.read().strip()
+        bad = text_of(f'{self.work}/bad/node').strip()
         left_out = {self.cluster.run('scontrol', '-o', 'show', 'job', job).split('ExcNodeList=')[1].split()[0]
                     for job in self.slurm_jobs()}
         self.assertEqual(left_out, {'(null)', bad})

@@ -1,16 +1,11 @@
 #!/usr/bin/env python3
 """Files that are sent with a job (`files`), to nodes that do not see them."""
-import base64
-import contextlib
 import glob
 import hashlib
-import http.client
-import json
 import os
 import subprocess
 import time
 import unittest
-import uuid
 
 from harness import BIN, TwoWorkers, wait_until
 
@@ -127,57 +122,6 @@ setup: |
             self.assertEqual((refused.returncode, refused.stdout), (code, ''), (words, refused.stderr))
             self.assertIn(says, refused.stderr)
         self.assertEqual((self.json('jobs', '-a')['jobs'], self.pieces()), ([], []))
-
-    def post(self, port, operation, **arguments):
-        """Sends a request to roll-web at this port. Returns the status and the reply."""
-        with open(os.path.join(self.state, 'web.token'), encoding='ascii') as file:
-            token = file.read().strip()
-        headers = {'Authorization': f'Bearer {token}', 'X-Roll-Action': '1'}
-        connection = http.client.HTTPConnection('127.0.0.1', port, timeout=20)
-        with contextlib.closing(connection):
-            connection.request('POST', f'/api/v1/{operation}', json.dumps(arguments), headers)
-            reply = connection.getresponse()
-            return reply.status, json.loads(reply.read())
-
-    def test_what_another_client_sends_is_refused_in_one_sentence_and_stops_nobody(self):
-        programs = [self.pid_file('rolld'), int(self.pid), self.other.pid]
-        words = [os.path.join(BIN, 'roll-web'), '--dir', self.state, '--listen', '127.0.0.1:0']
-        with subprocess.Popen(words, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as web:
-            try:
-                self.submit_malformed_files(int(web.stdout.readline().strip().rstrip('/').rsplit(':', 1)[1]))
-            finally:
-                web.kill()
-        self.assertTrue(set(programs) <= set(self.processes()), 'a program has ended')
-
-    def submit_malformed_files(self, port):
-        piece = self.post(port, 'piece_put', data=base64.b64encode(b'text\n').decode())[1]['piece']
-        good = {'name': 'x', 'bytes': 5, 'pieces': [piece]}
-
-        def submit(files):
-            return self.post(port, 'submit', key=uuid.uuid4().hex, base=self.work,
-                             job={'kind': 'command', 'name': 'x', 'command': ['cat', '{files}/x'], 'files': files})
-        for files, says in (
-                ([{**good, 'pieces': ['0' * 64]}], 'rolld lacks 1 of the 1 pieces'),
-                ([{**good, 'pieces': ['../../rolld.pid']}], 'files'),
-                ([{**good, 'pieces': [piece.upper()]}], 'files'),
-                ([{**good, 'name': '../x'}], 'is ../x; allowed: a relative path '),
-                ([{**good, 'name': 'a//x'}], 'is a//x; allowed: a relative path '),
-                ([{**good, 'bytes': 6}], "file x: `bytes` is 6, but the file's pieces have 5 bytes"),
-                ([{**good, 'bytes': -5}], 'files'),
-                ([good, good], 'is x, the name of an earlier file'),
-                ([good, {**good, 'name': 'x/y'}], 'has both x and x/y'),
-                (good, 'files'),
-                ([{'name': str(i), 'bytes': 0, 'pieces': []} for i in range(1001)], 'files')):
-            status, reply = submit(files)
-            self.assertTrue(400 <= status < 500, (str(files)[:200], status, reply))
-            message = reply['error']['message']
-            self.assertIn(says, message)
-            self.assertNotIn('\n', message)
-        self.assertEqual(self.json('jobs', '-a')['jobs'], [])
-        status, reply = submit([good])
-        self.assertEqual(status, 200, reply)
-        self.wait_done(reply['id'])
-        self.assertEqual(self.ctl('logs', reply['id']).stdout, 'text\n')
 
 
 if __name__ == '__main__':

@@ -7,7 +7,7 @@ import shutil
 import unittest
 
 from booted_system import BootedSystem
-from harness import BIN, RollTest, wait_until
+from harness import BIN, RollTest, text_of, wait_until
 
 UNITS = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'systemd')
 PROGRAMS = ('rolld', 'roll-worker', 'rollctl', 'roll-web')
@@ -88,11 +88,9 @@ class UnderSystemd(RollTest):
 
 class Files(unittest.TestCase):
     def test_a_worker_may_take_as_long_to_stop_as_its_jobs_to_save(self):
-        with open(os.path.join(UNITS, '../worker/agent/main.cpp'), encoding='utf-8') as file:
-            grace = float(re.search(r'double checkpoint_grace = (\d+)', file.read())[1])
+        grace = float(re.search(r'double checkpoint_grace = (\d+)', text_of(UNITS, '../worker/agent/main.cpp'))[1])
         for unit in ('roll-worker.service', 'user/roll-worker.service'):
-            with open(os.path.join(UNITS, unit), encoding='utf-8') as file:
-                self.assertGreater(int(re.search(r'TimeoutStopSec=(\d+)s', file.read())[1]), grace, unit)
+            self.assertGreater(int(re.search(r'TimeoutStopSec=(\d+)s', text_of(UNITS, unit))[1]), grace, unit)
 
     def test_a_rolld_with_a_damaged_ledger_is_not_started_each_second(self):
         with open(os.path.join(UNITS, '../daemon/main.cpp'), encoding='utf-8') as file:

@@ -6,7 +6,7 @@ import os
 import subprocess
 import unittest
 
-from harness import ORACLE, RollTest
+from harness import ORACLE, RollTest, json_of, text_of
 
 HF_TEXT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'oracle', 'hf_text.py')
 
@@ -23,15 +23,13 @@ class TokenizerJob(RollTest):
     def test_trains_from_a_directory_and_its_export_says_what_transformers_says(self):
         corpus = self.corpus()
         self.hf(('make', os.path.join(self.work, 'model'), corpus, 'bos=1'))
-        with open(corpus, encoding='utf-8') as file:
-            words = file.read().split(' ')
+        words = text_of(corpus).split(' ')
         rows = [json.dumps({'body': ' '.join(words[at:at + 40])}) for at in range(0, 12000, 40)]
         self.write('lines.jsonl', '\n'.join([*rows[:9], 'no line', *rows[9:]]) + '\n')
         job = self.train_job('words', steps=30, model={'from': 'model'}, tokenizer=None, export__dtype='fp32',
                              data={'train': ['lines.jsonl'], 'field': 'body', 'attention': 'within_documents',
                                    'valid': {'tail': 0.05, 'text': 'corpus.txt'}})
-        with open(job, encoding='utf-8') as file:
-            document = json.load(file)
+        document = json_of(job)
         del document['tokenizer']
         self.write('words.yaml', json.dumps(document))
         self.up()

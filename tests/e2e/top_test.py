@@ -1,17 +1,58 @@
 #!/usr/bin/env python3
 """`rollctl top` in a terminal: what it shows and how soon, its keys, and how it leaves the terminal."""
 import os
+import re
 import shutil
 import signal
+import socket
 import termios
+import threading
 import time
 import unittest
 
-from harness import RollTest, BIN, wait_until
-from queue_test import ByteProxy
+from harness import RollTest, BIN, text_of, wait_until
 from terminal import Terminal, Tmux
 
 BEHIND_S = 2  # longest time from a job's acknowledgement until its line is shown
+
+
+class ByteProxy:
+    """Forwards bytes between its own Unix socket and an ipc:// endpoint, and records them."""
+
+    def __init__(self, path, endpoint):
+        self.endpoint, self.seen = 'ipc://' + path, bytearray()
+        self._target = endpoint.removeprefix('ipc://')
+        self._server = socket.socket(socket.AF_UNIX)
+        self._server.bind(path)
+        self._server.listen()
+
+    def __enter__(self):
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self._server.close()
+
+    def _accept(self):
+        while True:
+            try:
+                near = self._server.accept()[0]
+            except OSError:
+                return
+            far = socket.socket(socket.AF_UNIX)
+            far.connect(self._target)
+            for pair in ((near, far), (far, near)):
+                threading.Thread(target=self._pass_on, args=pair, daemon=True).start()
+
+    def _pass_on(self, source, target):
+        try:
+            while data := source.recv(65536):
+                self.seen += data
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+        source.close()
 
 
 class Top(RollTest):
@@ -65,9 +106,9 @@ class Top(RollTest):
         top.wait_for('^loss: .* at step', 'the job again')
         top.type('Escape')
         top.wait_for('Enter open', 'the list again')
-        self.assertRegex(self.rows_by(top, 's', 'id'), 'trains.*other.*sweep')
-        self.assertRegex(self.rows_by(top, 's', 'name'), 'other.*sweep.*trains')
-        self.assertRegex(self.rows_by(top, 'S', 'name, reversed'), 'trains.*sweep.*other')
+        self.order_rows(top, 's', 'id', 'trains.*other.*sweep')
+        self.order_rows(top, 's', 'name', 'other.*sweep.*trains')
+        self.order_rows(top, 'S', 'name, reversed', 'trains.*sweep.*other')
         top.type('Down', 'Down')
         top.wait_for(rf'^> +{other}  other ', 'the selected row')
         top.type('/', 'othe', 'Enter')
@@ -103,11 +144,11 @@ class Top(RollTest):
             self.assertEqual(len(lines), 40)
             self.assertIn('running', lines[3][head.index('STATE'):].split()[0])
 
-    def rows_by(self, top, key, order):
-        """Types a key that changes the order of the rows. Returns the rows as one line."""
+    def order_rows(self, top, key, order, wanted):
+        """Types a key that changes the order of the rows, and waits until the rows match the pattern."""
         top.type(key)
         top.wait_for(f'by {order}( |$)', 'the new order')
-        return ' '.join(line for line in top.screen()[3:6])
+        wait_until(lambda: re.search(wanted, ' '.join(top.screen()[3:6])), f'rows that match {wanted}')
 
     def test_a_signal_and_an_ascii_terminal_are_handled(self):
         self.up()
@@ -137,11 +178,9 @@ class Top(RollTest):
         history = len(self.ctl('events', '--json').stdout)
         client = os.path.join(self.top, 'client')
         shutil.copytree(os.path.join(self.state, 'keys'), os.path.join(client, 'keys'))
-        with open(os.path.join(self.state, 'endpoint'), encoding='ascii') as file:
-            endpoint = file.read().strip()
+        endpoint = text_of(self.state, 'endpoint').strip()
         with ByteProxy(os.path.join(self.top, 'proxy.sock'), endpoint) as proxy:
-            with open(os.path.join(client, 'endpoint'), 'w', encoding='ascii') as file:
-                file.write(proxy.endpoint + '\n')
+            self.write(os.path.join(client, 'endpoint'), proxy.endpoint + '\n')
             shown = self.ctl('top', env=dict(self.env, ROLL_DIR=client)).stdout
         self.assertIn('0 running  0 queued', shown)
         self.assertIn('cancelled', shown.splitlines()[-1])

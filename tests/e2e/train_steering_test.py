@@ -5,7 +5,7 @@ import os
 import signal
 import unittest
 
-from harness import RollTest, wait_until
+from harness import RollTest, json_of, text_of, wait_until
 
 
 class TrainSteering(RollTest):
@@ -57,8 +57,7 @@ class TrainSteering(RollTest):
         told = json.loads(self.ctl('tell', job, 'profile', 3, '--json').stdout)
         first = told['step'] - 2
         self.assertIn(f'profile-{first}-{told["step"]}.json', told['answer'])
-        with open(told['answer'].split(' is in ')[1], encoding='utf-8') as file:
-            events = [one for one in json.load(file)['traceEvents'] if one['ph'] == 'X']
+        events = [one for one in json_of(told['answer'].split(' is in ')[1])['traceEvents'] if one['ph'] == 'X']
         self.assertEqual([one['name'] for one in events if one['tid'] == 0],
                          [f'step {step}' for step in range(first, first + 3)])
         for rank in (0, 1):
@@ -119,8 +118,7 @@ class TrainSteering(RollTest):
         self.corpus()
         self.up()
         path = self.train_job('first', steps=6)
-        with open(path, encoding='utf-8') as file:
-            document = json.load(file)
+        document = json_of(path)
         document['then'] = [
             {'name': 'as-mca', 'kind': 'convert',
              'convert': {'source': '{previous.result}', 'target': '{first.output}/again', 'to': 'mca'}},
@@ -181,8 +179,7 @@ class TrainSteering(RollTest):
         self.assertRegex(first['reason'], r'^no step for \d+ s after step \d+ \(at most 3 s\)')
         for rank in (0, 1):
             path = os.path.join(self.output(job), 'logs', 'attempt-1', f'rank-{rank}.log')
-            with open(path, encoding='utf-8') as file:
-                log = file.read()
+            log = text_of(path)
             self.assertIn('stacks of all threads', log)
             self.assertIn('end of stacks', log)
             self.assertIn('roll::train::', log)
@@ -200,8 +197,7 @@ class TrainSteering(RollTest):
         self.assertEqual(attempts[0]['exit_code'], 77)
         self.assertIn('the check of this node failed: sh ended with exit status 1',
                       attempts[0]['reason'])
-        with open(ran, encoding='ascii') as file:
-            self.assertEqual(file.read(), 'x\n')
+        self.assertEqual(text_of(ran), 'x\n')
         slow = self.write('slow.yaml', json.dumps({
             'name': 'slow', 'kind': 'command', 'command': ['true'], 'retry': {'infra': 0},
             'check': {'command': ['sleep', '60'], 'timeout': '1s'}}))

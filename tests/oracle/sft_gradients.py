@@ -13,9 +13,29 @@ from pathlib import Path
 
 import torch
 import transformers
-from bf16_gradients import native
 from in_type import Lift
 from safetensors.torch import load_file
+
+
+def native(grads, config):
+    """In float64 by Roll's names: linear_qkv has for each key group its queries, key and value; linear_fc1 the gate,
+    then up."""
+    grads = {name: grad.double() for name, grad in grads.items()}
+    told = {"embedding.word_embeddings.weight": grads["model.embed_tokens.weight"],
+            "decoder.final_layernorm.weight": grads["model.norm.weight"]}
+    if "lm_head.weight" in grads:
+        told["output_layer.weight"] = grads["lm_head.weight"]
+    for layer in range(config.num_hidden_layers):
+        get = lambda name: grads[f"model.layers.{layer}.{name}.weight"]
+        groups = [get(f"self_attn.{head}_proj").unflatten(0, (config.num_key_value_heads, -1)) for head in "qkv"]
+        told |= {f"decoder.layers.{layer}.{name}": tensor for name, tensor in {
+            "self_attention.linear_qkv.layer_norm_weight": get("input_layernorm"),
+            "self_attention.linear_qkv.weight": torch.cat(groups, 1).flatten(0, 1),
+            "self_attention.linear_proj.weight": get("self_attn.o_proj"),
+            "mlp.linear_fc1.layer_norm_weight": get("post_attention_layernorm"),
+            "mlp.linear_fc1.weight": torch.cat([get("mlp.gate_proj"), get("mlp.up_proj")]),
+            "mlp.linear_fc2.weight": get("mlp.down_proj")}.items()}
+    return told
 
 
 def sequences(pairs, most, rule):

@@ -211,9 +211,10 @@ MUTATIONS = {
          'nobody is told what is recorded'),
     ],
     'common/protocol/worker.cpp': [
-        ('&read_stop));', '&read_stop)); answer.stop.clear();', 'orders to stop get lost on the wire'),
-        ('r.get<std::vector<std::int64_t>>("steps")', '{}', 'recorded steps get lost on the wire'),
-        ('r.get<std::int64_t>("counted")', '0', 'the silence that was counted gets lost on the wire'),
+        ('v("stop", a.stop);', 'if (!V::kReads) v("stop", a.stop);', 'orders to stop get lost on the wire'),
+        ('v("steps", r.steps);', 'if (!V::kReads) v("steps", r.steps);', 'recorded steps get lost on the wire'),
+        ('v("counted", a.counted);', 'if (!V::kReads) v("counted", a.counted);',
+         'the silence that was counted gets lost on the wire'),
     ],
     'worker/agent/core/agent_core.cpp': [
         ('if (draining_ || attempts_.contains(order.attempt) ||', 'if (draining_ ||',

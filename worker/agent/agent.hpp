@@ -6,7 +6,6 @@
 #include <chrono>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "common/io/service_manager.hpp"
 #include "common/io/signals.hpp"

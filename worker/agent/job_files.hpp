@@ -8,7 +8,6 @@
 // functions block on the local disk of the state directory.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>

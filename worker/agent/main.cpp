@@ -24,7 +24,6 @@
 #include "worker/agent/host/cgroups.hpp"
 #include "worker/agent/host/cpus.hpp"
 #include "worker/agent/host/host.hpp"
-#include "worker/agent/host/links.hpp"
 #include "worker/agent/host/nvml.hpp"
 #include "worker/agent/host/pilot.hpp"
 #include "worker/agent/host/self_check.hpp"
@@ -116,9 +115,10 @@ void add_flags(CLI::App& app, Flags& flags) {
     app.add_option(
         "--fence", flags.fence,
         "Seconds after --lease until attempts are killed; rolld must have the same --fence");
-    app.add_option("--pilot", flags.pilot,
-                   "Key of the allocation request with which rolld started this roll-worker in a "
-                   "Slurm allocation (as a pilot)");
+    app.add_option(
+        "--pilot", flags.pilot,
+        "Key of the allocation request; rolld sets it when it starts this roll-worker in "
+        "a Slurm allocation (as a pilot)");
     app.add_option("--ends-at", flags.ends_at,
                    "End of this pilot's Slurm allocation in Unix seconds")
         ->transform(known_end);
@@ -333,7 +333,7 @@ Result<void> work(const Flags& flags, const std::vector<std::string>& words) {
              site.slot_cpus.empty() ? "the slots share the CPUs" : "each slot has its own CPUs");
     const auto tell = [&](const std::string& text) { log.warn("waits: {}", text); };
     auto leftovers = run_directory.end_leftovers(tell);
-    remove_containers(site.container_runtimes, run_directory.sessions());
+    run_left_over(run_directory.left_over());
     ROLL_TRY(Wall wall, build_wall(flags, self.session, log));
     Limiter limiter = Limiter::choose(wall.directory(), self.session);
     log.info("limits of memory and CPUs: {}", limiter.text());
@@ -405,8 +405,7 @@ Result<void> reap(const Flags& flags) {
     ROLL_TRY(RunDirectory run_directory, RunDirectory::watch(path));
     const LastWords words = await_last_words(STDIN_FILENO);
     auto leftovers = run_directory.end_leftovers();
-    remove_containers(find_runtimes(value_of(io::current_environment(), "PATH")),
-                      run_directory.sessions());
+    run_left_over(run_directory.left_over());
     if (words.dismissed || !std::filesystem::exists(path)) return {};
     const std::string program = flags.pilot.empty() ? "worker" : "worker-" + node;
     ROLL_TRY(const Log log, Log::open(directory.log(program), "roll-reaper@" + node));

@@ -11,6 +11,11 @@ const Value* Call::find(std::size_t position, std::string_view keyword) const {
                                    : &named[static_cast<std::size_t>(found - keywords.begin())];
 }
 
+const Value* Call::given(std::size_t position, std::string_view keyword) const {
+    const Value* const found = find(position, keyword);
+    return found == nullptr || found->is(Kind::None) ? nullptr : found;
+}
+
 const Value& Call::need(std::size_t position, std::string_view keyword) const {
     const Value* const found = find(position, keyword);
     if (found == nullptr)
@@ -23,10 +28,10 @@ bool Call::flag(std::size_t position, std::string_view keyword, bool usual) cons
     return found == nullptr ? usual : truth(*found);
 }
 
-std::string_view Call::text(std::size_t position, std::string_view keyword,
-                            std::string_view usual) const {
-    const Value* const found = find(position, keyword);
-    if (found == nullptr || found->is(Kind::None)) return usual;
+std::optional<std::string_view> Call::text_if_given(std::size_t position,
+                                                    std::string_view keyword) const {
+    const Value* const found = given(position, keyword);
+    if (found == nullptr) return std::nullopt;
     if (found->is(Kind::String)) return found->text();
     refuse(std::string(name) + ": an argument is " + name_of(found->kind) + " instead of a string");
 }

@@ -1,6 +1,7 @@
 // The arguments of a call in a template.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,12 +20,19 @@ struct Call {
 
     // Returns the argument at `position` or with the name `keyword`; nullptr if it is not given.
     const Value* find(std::size_t position, std::string_view keyword) const;
+    // Like find(), but also returns nullptr if the argument is None.
+    const Value* given(std::size_t position, std::string_view keyword) const;
     const Value& need(std::size_t position, std::string_view keyword) const;
     bool flag(std::size_t position, std::string_view keyword, bool usual) const;
-    // Returns the argument's text. Returns `usual` if the argument is not given or is None. Fails
-    // if the argument is not a string.
+    // Returns the argument's text; nullopt if the argument is not given or is None. Fails if the
+    // argument is not a string.
+    std::optional<std::string_view> text_if_given(std::size_t position,
+                                                  std::string_view keyword) const;
+    // Like text_if_given(), with `usual` instead of nullopt.
     std::string_view text(std::size_t position, std::string_view keyword,
-                          std::string_view usual) const;
+                          std::string_view usual) const {
+        return text_if_given(position, keyword).value_or(usual);
+    }
 };
 
 }  // namespace roll::chat

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "common/counted.hpp"
 #include "worker/chat/json_value.hpp"
 
 namespace roll::chat {
@@ -253,8 +254,8 @@ Result<Conversation> read(const Value& record, Form form, const Names& names, Ar
         return role.is(Kind::String) && role.text() == "assistant";
     });
     if (!answered)
-        return bad("has " + std::to_string(messages.size()) +
-                   " messages, none with the role assistant, so there is nothing to learn" +
+        return bad("has " + counted(messages.size(), "message") +
+                   ", none with the role assistant, so there is nothing to learn" +
                    unknown_role(messages));
     Conversation conversation;
     if (form == Form::Parts) conversation.completion = at(record, names.completion).size;

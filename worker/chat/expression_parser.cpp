@@ -164,8 +164,6 @@ Expression ExpressionParser::expression() {
     return value;
 }
 
-Expression ExpressionParser::no_condition() { return either(); }
-
 Expression ExpressionParser::either() {
     Expression value = both();
     while (take_name("or")) value = binary(Op::Or, std::move(value), both());

@@ -19,7 +19,7 @@ class ExpressionParser {
 
     Expression expression();     // parses any expression, including `a if b else c`
     Expression tuple();          // parses one expression, or several separated by commas
-    Expression no_condition();   // parses an expression that has no `if`
+    Expression either();         // parses an expression that has no `if`
     std::vector<int> targets();  // parses variable names separated by commas
     int number_of(const std::string& name);
 
@@ -38,7 +38,6 @@ class ExpressionParser {
 
   private:
     friend class Deeper;
-    Expression either();
     Expression both();
     Expression negation();
     Expression comparison();

@@ -17,24 +17,19 @@ std::string_view text_of(Renderer& renderer, const Call& call) {
 }
 
 Value trim(Renderer& renderer, const Call& call) {
-    const Value* const chars = call.find(1, "chars");
-    std::optional<std::string_view> wanted;
-    if (chars != nullptr && !chars->is(Kind::None)) wanted = call.text(1, "chars", "");
-    return string(strip(text_of(renderer, call), Side::Both, wanted));
+    return string(strip(text_of(renderer, call), Side::Both, call.text_if_given(1, "chars")));
 }
 
 Value tojson(Renderer& renderer, const Call& call) {
     JsonStyle style;
     style.ascii = call.flag(1, "ensure_ascii", false);
     style.sort_keys = call.flag(4, "sort_keys", false);
-    if (const Value* indent = call.find(2, "indent");
-        indent != nullptr && !indent->is(Kind::None)) {
+    if (const Value* indent = call.given(2, "indent")) {
         style.indent = static_cast<int>(
             std::clamp<std::int64_t>(whole(*indent, "the indent of tojson"), 0, 64));
         style.between = ",";
     }
-    const Value* const marks = call.find(3, "separators");
-    if (marks != nullptr && !marks->is(Kind::None)) {
+    if (const Value* marks = call.given(3, "separators")) {
         if (!marks->is(Kind::List) || marks->size != 2 || !marks->items[0].is(Kind::String) ||
             !marks->items[1].is(Kind::String))
             refuse("tojson: separators must be two strings");
@@ -58,14 +53,9 @@ Value usual(Renderer&, const Call& call) {
 }
 
 Value as_text(Renderer& renderer, const Call& call) { return string(text_of(renderer, call)); }
-Value upper_case(Renderer& renderer, const Call& call) {
-    return renderer.text(upper(text_of(renderer, call)));
-}
-Value lower_case(Renderer& renderer, const Call& call) {
-    return renderer.text(lower(text_of(renderer, call)));
-}
-Value first_capital(Renderer& renderer, const Call& call) {
-    return renderer.text(capitalized(text_of(renderer, call)));
+template <std::string (*change)(std::string_view)>
+Value in_case(Renderer& renderer, const Call& call) {
+    return renderer.text(change(text_of(renderer, call)));
 }
 
 // Capitalizes each word. Words are separated by spaces, hyphens and opening brackets.
@@ -92,9 +82,8 @@ Value title_case(Renderer& renderer, const Call& call) {
 Value replace(Renderer& renderer, const Call& call) {
     const std::string_view text = text_of(renderer, call);
     const std::string_view from = call.text(1, "old", ""), to = call.text(2, "new", "");
-    const Value* const limit = call.find(3, "count");
-    const std::int64_t most =
-        limit == nullptr || limit->is(Kind::None) ? -1 : whole(*limit, "the count of replace");
+    const Value* const limit = call.given(3, "count");
+    const std::int64_t most = limit == nullptr ? -1 : whole(*limit, "the count of replace");
     std::size_t found = from.empty() ? text.size() + 1 : 0;
     if (!from.empty())
         for (std::size_t at = text.find(from); at != std::string_view::npos;
@@ -161,11 +150,10 @@ Value follow(Renderer& renderer, Value value, const Value& path) {
 
 Value sort(Renderer& renderer, const Call& call) {
     const bool with_case = call.flag(2, "case_sensitive", false);
-    const Value* const path = call.find(3, "attribute");
+    const Value* const path = call.given(3, "attribute");
     std::vector<Keyed> all;
     for (const Value& value : iterate(call.need(0, ""), renderer.arena())) {
-        const bool whole_value = path == nullptr || path->is(Kind::None);
-        const Value key = whole_value ? value : follow(renderer, value, *path);
+        const Value key = path == nullptr ? value : follow(renderer, value, *path);
         all.push_back({key_of(renderer, key, with_case), value});
     }
     return sorted(renderer, std::move(all), call.flag(1, "reverse", false));
@@ -364,9 +352,9 @@ constexpr NamedFilter kFilters[] = {
     {"d", usual},
     {"string", as_text},
     {"safe", as_text},
-    {"upper", upper_case},
-    {"lower", lower_case},
-    {"capitalize", first_capital},
+    {"upper", in_case<upper>},
+    {"lower", in_case<lower>},
+    {"capitalize", in_case<capitalized>},
     {"title", title_case},
     {"replace", replace},
     {"items", items},

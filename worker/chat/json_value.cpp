@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <optional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

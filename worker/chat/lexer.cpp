@@ -1,7 +1,6 @@
 #include "worker/chat/lexer.hpp"
 
 #include <algorithm>
-#include <optional>
 
 #include <utf8proc.h>
 

@@ -14,24 +14,16 @@ struct NamedMethod {
     MethodOf run;  // nullptr if Python has this method but Roll does not support it
 };
 
-std::optional<std::string_view> chars_of(const Call& call) {
-    const Value* const found = call.find(0, "chars");
-    if (found == nullptr || found->is(Kind::None)) return std::nullopt;
-    return call.text(0, "chars", "");
-}
-
 template <Side side>
 Value strip_method(Renderer& renderer, const Value& self, const Call& call) {
     renderer.work(self.size);
-    return string(strip(self.text(), side, chars_of(call)));
+    return string(strip(self.text(), side, call.text_if_given(0, "chars")));
 }
 
 template <bool from_right>
 Value split_method(Renderer& renderer, const Value& self, const Call& call) {
     renderer.work(self.size);
-    std::optional<std::string_view> separator;
-    if (const Value* found = call.find(0, "sep"); found != nullptr && !found->is(Kind::None))
-        separator = call.text(0, "sep", "");
+    const auto separator = call.text_if_given(0, "sep");
     if (separator && separator->empty()) refuse("split: the separator is empty");
     const Value* const most = call.find(1, "maxsplit");
     std::vector<Value> parts;

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <optional>
 
 #include "worker/chat/expression_parser.hpp"
 
@@ -117,7 +116,7 @@ class Parser : public ExpressionParser {
         Statement result{Does::For, line};
         result.targets = targets();
         if (!take_name("in")) unexpected("\"in\"");
-        result.exprs.push_back(no_condition());
+        result.exprs.push_back(either());
         if (take_name("if")) result.exprs.push_back(expression());
         if (at(TokenKind::Name, "recursive"))
             refuse("a recursive loop is not supported; use a macro that calls itself",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/counted.hpp"
 #include "worker/chat/growth.hpp"
 #include "worker/chat/json_value.hpp"
 #include "worker/chat/text.hpp"
@@ -83,7 +84,7 @@ void Renderer::bind(const std::vector<int>& targets, const Value& value) {
     if (targets.size() == 1) return set(targets[0], value);
     const std::span<const Value> items = iterate(value, arena_);
     if (items.size() != targets.size())
-        refuse("cannot take " + std::to_string(targets.size()) + " values from " +
+        refuse("cannot take " + counted(targets.size(), "value") + " from " +
                std::to_string(items.size()));
     for (std::size_t i = 0; i < items.size(); ++i) set(targets[i], items[i]);
 }

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <ctime>
 #include <deque>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 
 #include "worker/chat/renderer.hpp"
 #include "worker/chat/text.hpp"
@@ -12,13 +13,10 @@ Value of_kind(Renderer&, const Call& call) {
 }
 
 Value is_defined(Renderer&, const Call& call) { return boolean(!call.need(0, "").is_undefined()); }
-Value is_true(Renderer&, const Call& call) {
+template <bool wanted>
+Value is_flag(Renderer&, const Call& call) {
     const Value& value = call.need(0, "");
-    return boolean(value.is(Kind::Bool) && value.integer != 0);
-}
-Value is_false(Renderer&, const Call& call) {
-    const Value& value = call.need(0, "");
-    return boolean(value.is(Kind::Bool) && value.integer == 0);
+    return boolean(value.is(Kind::Bool) && truth(value) == wanted);
 }
 Value is_any_number(Renderer&, const Call& call) { return boolean(is_number(call.need(0, ""))); }
 Value is_list_like(Renderer&, const Call& call) {
@@ -50,17 +48,10 @@ Value is_same(Renderer&, const Call& call) {
     const Value &a = call.need(0, ""), &b = call.need(1, "");
     return boolean(a.kind == b.kind && equal(a, b));
 }
-Value is_less(Renderer&, const Call& call) {
-    return boolean(compare(call.need(0, ""), call.need(1, "")) < 0);
-}
-Value is_less_equal(Renderer&, const Call& call) {
-    return boolean(compare(call.need(0, ""), call.need(1, "")) <= 0);
-}
-Value is_greater(Renderer&, const Call& call) {
-    return boolean(compare(call.need(0, ""), call.need(1, "")) > 0);
-}
-Value is_greater_equal(Renderer&, const Call& call) {
-    return boolean(compare(call.need(0, ""), call.need(1, "")) >= 0);
+// Holds compares the order of the two values with 0.
+template <class Holds>
+Value is_ordered(Renderer&, const Call& call) {
+    return boolean(Holds()(compare(call.need(0, ""), call.need(1, "")), 0));
 }
 Value is_in(Renderer& renderer, const Call& call) {
     const Value &part = call.need(0, ""), &all = call.need(1, "seq");
@@ -71,13 +62,10 @@ Value is_in(Renderer& renderer, const Call& call) {
     return boolean(
         std::ranges::any_of(items, [&](const Value& item) { return equal(item, part); }));
 }
-Value is_lower_case(Renderer&, const Call& call) {
+template <bool (*check)(std::string_view)>
+Value is_text(Renderer&, const Call& call) {
     const Value& value = call.need(0, "");
-    return boolean(value.is(Kind::String) && is_lower(value.text()));
-}
-Value is_upper_case(Renderer&, const Call& call) {
-    const Value& value = call.need(0, "");
-    return boolean(value.is(Kind::String) && is_upper(value.text()));
+    return boolean(value.is(Kind::String) && check(value.text()));
 }
 
 struct NamedTest {
@@ -90,8 +78,8 @@ constexpr NamedTest kTests[] = {
     {"undefined", of_kind<Kind::Undefined>},
     {"none", of_kind<Kind::None>},
     {"boolean", of_kind<Kind::Bool>},
-    {"true", is_true},
-    {"false", is_false},
+    {"true", is_flag<true>},
+    {"false", is_flag<false>},
     {"string", of_kind<Kind::String>},
     {"integer", of_kind<Kind::Int>},
     {"float", of_kind<Kind::Float>},
@@ -109,19 +97,19 @@ constexpr NamedTest kTests[] = {
     {"ne", is_not_equal},
     {"!=", is_not_equal},
     {"sameas", is_same},
-    {"lt", is_less},
-    {"lessthan", is_less},
-    {"<", is_less},
-    {"le", is_less_equal},
-    {"<=", is_less_equal},
-    {"gt", is_greater},
-    {"greaterthan", is_greater},
-    {">", is_greater},
-    {"ge", is_greater_equal},
-    {">=", is_greater_equal},
+    {"lt", is_ordered<std::less<>>},
+    {"lessthan", is_ordered<std::less<>>},
+    {"<", is_ordered<std::less<>>},
+    {"le", is_ordered<std::less_equal<>>},
+    {"<=", is_ordered<std::less_equal<>>},
+    {"gt", is_ordered<std::greater<>>},
+    {"greaterthan", is_ordered<std::greater<>>},
+    {">", is_ordered<std::greater<>>},
+    {"ge", is_ordered<std::greater_equal<>>},
+    {">=", is_ordered<std::greater_equal<>>},
     {"in", is_in},
-    {"lower", is_lower_case},
-    {"upper", is_upper_case},
+    {"lower", is_text<is_lower>},
+    {"upper", is_text<is_upper>},
 };
 
 }  // namespace

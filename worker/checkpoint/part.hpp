@@ -3,11 +3,7 @@
 // manifest joins the reports and deletes them.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
-#include <map>
-#include <span>
-#include <string>
 #include <vector>
 
 #include "common/error.hpp"

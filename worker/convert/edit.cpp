@@ -8,6 +8,7 @@
 #include "worker/convert/read/dist.hpp"
 #include "worker/convert/write/carry_out.hpp"
 #include "worker/convert/write/dist.hpp"
+#include "worker/convert/write/hf.hpp"
 #include "worker/convert/write/staging.hpp"
 #include "worker/formats/dcp.hpp"
 #include "worker/formats/hf.hpp"
@@ -211,15 +212,9 @@ Result<void> link_above(const Raw& raw, const fs::path& root, const fs::path& wr
 
 Result<void> finish_hf(const Raw& raw, const Plan& plan, const fs::path& directory) {
     std::error_code error;
-    for (const formats::HfContainer& container : {formats::kSafetensors, formats::kTorchFiles}) {
-        const std::string index = formats::index_name(container);
-        if (!fs::exists(raw.directory / index, error)) continue;
-        std::map<std::string, std::string> weight_map;
-        for (const TargetTensor& target : plan.tensors)
-            weight_map[target.info.name] = plan.files[target.file].path;
-        ROLL_TRY_VOID(write_file_atomically(
-            directory / index, formats::index_text(weight_map, plan.bytes, plan.parameters)));
-    }
+    for (const formats::HfContainer& container : {formats::kSafetensors, formats::kTorchFiles})
+        if (fs::exists(raw.directory / formats::index_name(container), error))
+            ROLL_TRY_VOID(write_index(plan, container, directory));
     return {};
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "common/counted.hpp"
 #include "worker/families/model.hpp"
 
 namespace roll::families {
@@ -220,8 +221,8 @@ Result<void> read_window(const Json& native, spec::ModelConfig& config) {
     for (const Json& slides : *layers) config.sliding_layers.push_back(slides == 1);
     if (std::ssize(config.sliding_layers) != config.layers)
         return fail(ErrorCode::InvalidArgument,
-                    "sliding_window_layers has " + std::to_string(layers->size()) +
-                        " entries; num_layers is " + std::to_string(config.layers));
+                    "sliding_window_layers has " + counted(layers->size(), "entry") +
+                        "; num_layers is " + std::to_string(config.layers));
     return {};
 }
 

@@ -1,7 +1,6 @@
 #include "worker/formats/dcp.hpp"
 
 #include <algorithm>
-#include <array>
 #include <map>
 
 #include "common/check.hpp"

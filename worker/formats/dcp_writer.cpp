@@ -19,57 +19,47 @@ void write_size(PickleWriter& out, const tensor::Shape& shape) {
     out.op(pickle_op::kReduce);
 }
 
-// Begins an object's state, which is a dict of attributes. The caller then writes the names and
-// values of the attributes.
-void begin_state(PickleWriter& out) {
-    out.op(pickle_op::kEmptyDict);
-    out.op(pickle_op::kMark);
-}
-void end_state(PickleWriter& out) {
-    out.op(pickle_op::kSetItems);
-    out.op(pickle_op::kBuild);
-}
-
 // Writes a TensorProperties: dtype, layout, requires_grad, memory format and pin_memory.
 void write_properties(PickleWriter& out, tensor::DType dtype) {
     out.object(kModule, "TensorProperties");
-    out.op(pickle_op::kMark);
-    out.global("torch", tensor::torch_name_of(dtype));
-    out.global("torch.serialization", "_get_layout");
-    out.word("torch.strided");
-    out.op(pickle_op::kTuple1);
-    out.op(pickle_op::kReduce);
-    out.boolean(false);
-    out.global(kModule, "_MEM_FORMAT_ENCODING");
-    out.integer(0);
-    out.op(pickle_op::kTuple1);
-    out.op(pickle_op::kReduce);
-    out.boolean(false);
-    out.op(pickle_op::kTuple);
+    out.tuple([&] {
+        out.global("torch", tensor::torch_name_of(dtype));
+        out.global("torch.serialization", "_get_layout");
+        out.word("torch.strided");
+        out.op(pickle_op::kTuple1);
+        out.op(pickle_op::kReduce);
+        out.boolean(false);
+        out.global(kModule, "_MEM_FORMAT_ENCODING");
+        out.integer(0);
+        out.op(pickle_op::kTuple1);
+        out.op(pickle_op::kReduce);
+        out.boolean(false);
+    });
     out.op(pickle_op::kBuild);
 }
 
-void write_tensor_metadata(PickleWriter& out, const DcpTensor& tensor) {
-    out.object(kModule, "TensorStorageMetadata");
-    begin_state(out);
-    out.word("properties");
-    write_properties(out, tensor.info.dtype);
-    out.word("size");
-    write_size(out, tensor.info.shape);
-    out.word("chunks");
-    out.op(pickle_op::kEmptyList);
-    out.op(pickle_op::kMark);
-    for (const DcpChunk& chunk : tensor.chunks) {
-        out.object(kModule, "ChunkStorageMetadata");
-        begin_state(out);
+void write_chunk(PickleWriter& out, const DcpChunk& chunk) {
+    out.object(kModule, "ChunkStorageMetadata");
+    out.attributes([&] {
         out.word("offsets");
         write_size(out, chunk.begin);
         out.word("sizes");
         write_size(out, chunk.size);
-        end_state(out);
-    }
-    out.op(pickle_op::kAppends);
-    end_state(out);
+    });
+}
+
+void write_tensor_metadata(PickleWriter& out, const DcpTensor& tensor) {
+    out.object(kModule, "TensorStorageMetadata");
+    out.attributes([&] {
+        out.word("properties");
+        write_properties(out, tensor.info.dtype);
+        out.word("size");
+        write_size(out, tensor.info.shape);
+        out.word("chunks");
+        out.list([&] {
+            for (const DcpChunk& chunk : tensor.chunks) write_chunk(out, chunk);
+        });
+    });
 }
 
 // Writes an entry MetadataIndex(fqn, offset, index) -> _StorageInfo(relative_path, offset, length).
@@ -77,26 +67,26 @@ void write_tensor_metadata(PickleWriter& out, const DcpTensor& tensor) {
 void write_place(PickleWriter& out, const std::string& name, const tensor::Shape* offset,
                  const DcpExtent& extent) {
     out.object(kModule, "MetadataIndex");
-    begin_state(out);
-    out.word("fqn");
-    out.word(name);
-    out.word("offset");
-    if (offset != nullptr)
-        write_size(out, *offset);
-    else
+    out.attributes([&] {
+        out.word("fqn");
+        out.word(name);
+        out.word("offset");
+        if (offset != nullptr)
+            write_size(out, *offset);
+        else
+            out.op(pickle_op::kNone);
+        out.word("index");
         out.op(pickle_op::kNone);
-    out.word("index");
-    out.op(pickle_op::kNone);
-    end_state(out);
+    });
     out.object("torch.distributed.checkpoint.filesystem", "_StorageInfo");
-    begin_state(out);
-    out.word("relative_path");
-    out.word(extent.file);
-    out.word("offset");
-    out.integer(extent.begin);
-    out.word("length");
-    out.integer(extent.size);
-    end_state(out);
+    out.attributes([&] {
+        out.word("relative_path");
+        out.word(extent.file);
+        out.word("offset");
+        out.integer(extent.begin);
+        out.word("length");
+        out.integer(extent.size);
+    });
 }
 
 // Writes the path to the entry `name` as a tuple of dict keys. Roll's state dicts are not nested,
@@ -123,18 +113,16 @@ void write_originals(PickleWriter& out, const DcpMetadata& metadata) {
                     [](const DcpTensor& tensor) { return tensor.original.has_value(); });
     if (!any) return;
     out.word("mcore_data");
-    out.op(pickle_op::kEmptyDict);
-    out.op(pickle_op::kMark);
-    for (const DcpTensor& tensor : metadata.tensors) {
-        if (!tensor.original) continue;
-        out.word(tensor.info.name);
-        out.op(pickle_op::kEmptyDict);
-        out.op(pickle_op::kMark);
-        out.word("nd_reformulated_orig_global_shape");
-        out.integers(*tensor.original);
-        out.op(pickle_op::kSetItems);
-    }
-    out.op(pickle_op::kSetItems);
+    out.dict([&] {
+        for (const DcpTensor& tensor : metadata.tensors) {
+            if (!tensor.original) continue;
+            out.word(tensor.info.name);
+            out.dict([&] {
+                out.word("nd_reformulated_orig_global_shape");
+                out.integers(*tensor.original);
+            });
+        }
+    });
 }
 
 // Items ---------------------------------------------------------------------------------------
@@ -148,54 +136,41 @@ std::string item_pickle(const tensor::TensorInfo& info) {
 constexpr std::array<std::pair<const char*, std::string_view>, 2> kMarks{
     {{"archive/byteorder", "little"}, {"archive/version", "3\n"}}};
 
-Result<void> check_type(const tensor::TensorInfo& info) {
-    if (is_torch_type(info.dtype)) return {};
-    return fail(
-        ErrorCode::InvalidArgument,
-        info.name + " is " + tensor::name_of(info.dtype) + ", a type that torch does not have",
-        "choose another type, such as --dtype bf16");
-}
-
 }  // namespace
 
 std::string dcp_metadata_pickle(const DcpMetadata& metadata) {
     PickleWriter out;
     out.object(kModule, "Metadata");
-    begin_state(out);
-    out.word("state_dict_metadata");
-    out.op(pickle_op::kEmptyDict);
-    out.op(pickle_op::kMark);
-    for (const DcpTensor& tensor : metadata.tensors) {
-        out.word(tensor.info.name);
-        write_tensor_metadata(out, tensor);
-    }
-    for (const DcpObject& object : metadata.objects) {
-        out.word(object.name);
-        out.object(kModule, "BytesStorageMetadata");
-    }
-    out.op(pickle_op::kSetItems);
-    out.word("planner_data");
-    out.op(pickle_op::kEmptyDict);
-    out.op(pickle_op::kMark);
-    for (const DcpTensor& tensor : metadata.tensors) write_way(out, tensor.info.name);
-    for (const DcpObject& object : metadata.objects) write_way(out, object.name);
-    out.op(pickle_op::kSetItems);
-    out.word("storage_data");
-    out.op(pickle_op::kEmptyDict);
-    out.op(pickle_op::kMark);
-    write_places(out, metadata);
-    out.op(pickle_op::kSetItems);
-    out.word("storage_meta");
-    out.op(pickle_op::kNone);
-    out.word("version");
-    out.word("1.0.0");
-    write_originals(out, metadata);
-    end_state(out);
+    out.attributes([&] {
+        out.word("state_dict_metadata");
+        out.dict([&] {
+            for (const DcpTensor& tensor : metadata.tensors) {
+                out.word(tensor.info.name);
+                write_tensor_metadata(out, tensor);
+            }
+            for (const DcpObject& object : metadata.objects) {
+                out.word(object.name);
+                out.object(kModule, "BytesStorageMetadata");
+            }
+        });
+        out.word("planner_data");
+        out.dict([&] {
+            for (const DcpTensor& tensor : metadata.tensors) write_way(out, tensor.info.name);
+            for (const DcpObject& object : metadata.objects) write_way(out, object.name);
+        });
+        out.word("storage_data");
+        out.dict([&] { write_places(out, metadata); });
+        out.word("storage_meta");
+        out.op(pickle_op::kNone);
+        out.word("version");
+        out.word("1.0.0");
+        write_originals(out, metadata);
+    });
     return std::move(out).finish();
 }
 
 Result<DistcpItem> distcp_item(const tensor::TensorInfo& tensor) {
-    ROLL_TRY_VOID(check_type(tensor));
+    ROLL_TRY_VOID(check_torch_type(tensor));
     ROLL_TRY(const std::int64_t bytes, tensor::byte_count(tensor.dtype, tensor.shape));
     DistcpItem item{{}, item_pickle(tensor)};
     item.layout.add("archive/data.pkl", static_cast<std::int64_t>(item.pickle.size()));

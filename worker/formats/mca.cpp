@@ -3,30 +3,29 @@
 #include <algorithm>
 #include <numeric>
 
+#include <fmt/format.h>
+
 #include "common/files.hpp"
 
 namespace roll::formats {
 namespace {
 
 constexpr const char* kConfigFile = "mca_config.json";
-constexpr const char* kFirstLayers = "num_layers_in_first_pipeline_stage";
-constexpr const char* kLastLayers = "num_layers_in_last_pipeline_stage";
 constexpr const char* kTrackerFile = "latest_checkpointed_iteration.txt";
 
+constexpr LayoutNames kMcaNames{.where = "mca_config.json: ",
+                                .first_layers = "num_layers_in_first_pipeline_stage",
+                                .last_layers = "num_layers_in_last_pipeline_stage"};
+
 // Reads a parallel size; returns `otherwise` if the size is null or absent.
-Result<int> size_of(const Json& json, const char* key, int otherwise = 1) {
+Result<int> size_of(const Json& json, const char* where, const char* key, int otherwise = 1) {
     const auto found = json.find(key);
     if (found == json.end() || found->is_null()) return otherwise;
     if (!found->is_number_integer() || found->get<std::int64_t>() < 1 ||
         found->get<std::int64_t>() > kRanksMax)
-        return fail(ErrorCode::Corrupt, std::string(kConfigFile) + ": " + key + " is " +
-                                            found->dump() + "; it must be 1 to 4096");
+        return fail(ErrorCode::Corrupt,
+                    std::string(where) + key + " is " + found->dump() + "; it must be 1 to 4096");
     return found->get<int>();
-}
-
-bool flag_of(const Json& json, const char* key) {
-    const auto found = json.find(key);
-    return found != json.end() && found->is_boolean() && found->get<bool>();
 }
 
 std::string text_of(const Json& json, const char* key) {
@@ -34,28 +33,49 @@ std::string text_of(const Json& json, const char* key) {
     return found != json.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-Result<McaLayout> layout_of(const Json& json) {
+}  // namespace
+
+bool is_true(const Json& args, const char* key) {
+    const auto found = args.find(key);
+    return found != args.end() && found->is_boolean() && found->get<bool>();
+}
+
+Result<McaLayout> read_layout(const Json& args, const LayoutNames& names) {
     McaLayout layout;
-    ROLL_TRY(layout.tp, size_of(json, "tensor_model_parallel_size"));
-    ROLL_TRY(layout.pp, size_of(json, "pipeline_model_parallel_size"));
-    ROLL_TRY(layout.vpp, size_of(json, "virtual_pipeline_model_parallel_size"));
-    ROLL_TRY(layout.ep, size_of(json, "expert_model_parallel_size"));
-    ROLL_TRY(layout.etp, size_of(json, "expert_tensor_parallel_size", 0));
+    ROLL_TRY(layout.tp, size_of(args, names.where, names.tp));
+    ROLL_TRY(layout.pp, size_of(args, names.where, "pipeline_model_parallel_size"));
+    ROLL_TRY(layout.vpp, size_of(args, names.where, "virtual_pipeline_model_parallel_size"));
+    ROLL_TRY(layout.ep, size_of(args, names.where, "expert_model_parallel_size"));
+    ROLL_TRY(layout.etp, size_of(args, names.where, "expert_tensor_parallel_size", 0));
     if (layout.etp == layout.tp) layout.etp = 0;
-    layout.account_for_embedding = flag_of(json, "account_for_embedding_in_pipeline_split");
-    layout.account_for_loss = flag_of(json, "account_for_loss_in_pipeline_split");
-    ROLL_TRY(layout.first_layers, size_of(json, kFirstLayers, 0));
-    ROLL_TRY(layout.last_layers, size_of(json, kLastLayers, 0));
-    layout.pipeline = text_of(json, "pipeline_model_parallel_layout");
+    layout.account_for_embedding = is_true(args, "account_for_embedding_in_pipeline_split");
+    layout.account_for_loss = is_true(args, "account_for_loss_in_pipeline_split");
+    ROLL_TRY(layout.first_layers, size_of(args, names.where, names.first_layers, 0));
+    ROLL_TRY(layout.last_layers, size_of(args, names.where, names.last_layers, 0));
+    layout.pipeline = text_of(args, "pipeline_model_parallel_layout");
     return layout;
 }
 
-std::string padded(int value, std::size_t width) {
-    std::string digits = std::to_string(value);
-    return std::string(width > digits.size() ? width - digits.size() : 0, '0') + digits;
+void set_layout(Json& args, const McaConfig& config, tensor::DType dtype,
+                const LayoutNames& names) {
+    const McaLayout& layout = config.layout;
+    args[names.tp] = layout.tp;
+    args["pipeline_model_parallel_size"] = layout.pp;
+    // Write null for vpp 1, because ROLL looks for the key "model0" if the value is a number.
+    args["virtual_pipeline_model_parallel_size"] = layout.vpp > 1 ? Json(layout.vpp) : Json();
+    args["expert_model_parallel_size"] = layout.ep;
+    args["expert_tensor_parallel_size"] = layout.expert_tp();
+    args["account_for_embedding_in_pipeline_split"] = layout.account_for_embedding;
+    args["account_for_loss_in_pipeline_split"] = layout.account_for_loss;
+    args["pipeline_model_parallel_layout"] =
+        layout.pipeline.empty() ? Json() : Json(layout.pipeline);
+    args[names.first_layers] = layout.first_layers > 0 ? Json(layout.first_layers) : Json();
+    args[names.last_layers] = layout.last_layers > 0 ? Json(layout.last_layers) : Json();
+    args["transformer_impl"] = config.local_names ? "local" : "transformer_engine";
+    args["moe_grouped_gemm"] = config.grouped_experts;
+    args["bf16"] = dtype == tensor::DType::BF16;
+    args["fp16"] = dtype == tensor::DType::F16;
 }
-
-}  // namespace
 
 Result<McaConfig> parse_mca_config(std::string_view text) {
     auto json = parse_json(text);
@@ -74,8 +94,8 @@ Result<McaConfig> parse_mca_config(std::string_view text) {
     if (config.model_type.empty())
         return fail(ErrorCode::Corrupt,
                     "mca_config.json has no key hf_model_type; copy the file again");
-    ROLL_TRY(config.layout, layout_of(*json));
-    config.grouped_experts = flag_of(*json, "moe_grouped_gemm");
+    ROLL_TRY(config.layout, read_layout(*json, kMcaNames));
+    config.grouped_experts = is_true(*json, "moe_grouped_gemm");
     config.local_names = text_of(*json, "transformer_impl") == "local";
     config.native = *std::move(json);
     return config;
@@ -95,24 +115,9 @@ std::string mca_config_text(const McaConfig& config, tensor::DType dtype) {
     json["hf_model_type"] = config.model_type;
     json["hf_config_json"] = config.hf_config.dump(2) + "\n";
     if (!json.contains("name_or_path")) json["name_or_path"] = "";
-    json["tensor_model_parallel_size"] = layout.tp;
-    json["pipeline_model_parallel_size"] = layout.pp;
-    // Write null for vpp 1, because ROLL looks for the key "model0" if the value is a number.
-    json["virtual_pipeline_model_parallel_size"] = layout.vpp > 1 ? Json(layout.vpp) : Json();
-    json["expert_model_parallel_size"] = layout.ep;
-    json["expert_tensor_parallel_size"] = layout.expert_tp();
+    set_layout(json, config, dtype, kMcaNames);
     json["moe_parallel_folding"] = layout.expert_tp() != layout.tp;
-    json["account_for_embedding_in_pipeline_split"] = layout.account_for_embedding;
-    json["account_for_loss_in_pipeline_split"] = layout.account_for_loss;
-    json["pipeline_model_parallel_layout"] =
-        layout.pipeline.empty() ? Json() : Json(layout.pipeline);
-    json[kFirstLayers] = layout.first_layers > 0 ? Json(layout.first_layers) : Json();
-    json[kLastLayers] = layout.last_layers > 0 ? Json(layout.last_layers) : Json();
     json["context_parallel_size"] = 1;
-    json["transformer_impl"] = config.local_names ? "local" : "transformer_engine";
-    json["moe_grouped_gemm"] = config.grouped_experts;
-    json["bf16"] = dtype == tensor::DType::BF16;
-    json["fp16"] = dtype == tensor::DType::F16;
     return json.dump(2, ' ', true) + "\n";
 }
 
@@ -131,9 +136,9 @@ bool mca_has_rank(const McaLayout& layout, const McaRank& rank) {
 }
 
 std::string mca_rank_file(const McaLayout& layout, const McaRank& rank) {
-    std::string name = "mp_rank_" + padded(rank.tp, 2);
-    if (layout.pp > 1) name += "_" + padded(rank.pp, 3);
-    if (layout.ep > 1) name += "_" + padded(rank.ep, 3);
+    std::string name = fmt::format("mp_rank_{:02}", rank.tp);
+    if (layout.pp > 1) name += fmt::format("_{:03}", rank.pp);
+    if (layout.ep > 1) name += fmt::format("_{:03}", rank.ep);
     return "iter_0000001/" + name + "/model_optim_rng.pt";
 }
 
@@ -154,7 +159,7 @@ Result<std::filesystem::path> mca_iteration_directory(const std::filesystem::pat
         return fail(ErrorCode::Corrupt,
                     (directory / kTrackerFile).string() + " says \"" + word.substr(0, 40) +
                         "\"; it must contain the number of an iteration or the word release");
-    return directory / ("iter_" + padded(std::stoi(word), 7));
+    return directory / fmt::format("iter_{:07}", std::stoi(word));
 }
 
 }  // namespace roll::formats

@@ -10,7 +10,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -44,6 +43,21 @@ struct McaLayout {
     int expert_tp() const { return etp == 0 ? tp : etp; }
 };
 
+// How a file that stores a layout as Megatron's arguments names some of them.
+struct LayoutNames {
+    const char* where;  // begins the name of an argument in messages
+    const char* tp = "tensor_model_parallel_size";
+    const char* first_layers;
+    const char* last_layers;
+};
+
+// Reads a layout. An argument that is null or absent has its default. Fails with Corrupt if a size
+// is invalid.
+Result<McaLayout> read_layout(const Json& args, const LayoutNames& names);
+
+// Returns true if the argument is present and true.
+bool is_true(const Json& args, const char* key);
+
 struct McaConfig {
     // number of rows of the embedding and the output layer; 0: the vocabulary size
     std::int64_t padded_vocab = 0;
@@ -56,6 +70,9 @@ struct McaConfig {
     bool grouped_experts = false;
     bool local_names = false;  // true: norms have the names of a model without TransformerEngine
 };
+
+// Sets the arguments that depend on a config's layout and names of tensors, and on the data type.
+void set_layout(Json& args, const McaConfig& config, tensor::DType dtype, const LayoutNames& names);
 
 // Parses mca_config.json. Unknown fields are kept in `native`; missing fields get their defaults.
 // Fails with Corrupt if the model type or the HuggingFace config is missing, or if a size is

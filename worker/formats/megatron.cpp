@@ -37,42 +37,17 @@ const PickleNode* attributes(const Pickle& pickle, PickleId id) {
     return pickle.is(node.state, PickleKind::Dict) ? &pickle.at(node.state) : nullptr;
 }
 
-constexpr const char* kFirstOfArgs = "decoder_first_pipeline_num_layers";
-constexpr const char* kLastOfArgs = "decoder_last_pipeline_num_layers";
+constexpr LayoutNames kArgs{.where = "args.",
+                            .first_layers = "decoder_first_pipeline_num_layers",
+                            .last_layers = "decoder_last_pipeline_num_layers"};
 
-Result<int> parallel_size(const Json& args, const char* name, const char* older = "",
-                          int otherwise = 1) {
-    for (const char* key : {name, older}) {
-        const auto found = args.find(key);
-        if (found == args.end() || found->is_null()) continue;
-        if (!found->is_number_integer() || *found < 1 || *found > kRanksMax)
-            return fail(ErrorCode::Corrupt, std::string("args.") + key + " is " + found->dump() +
-                                                "; it must be 1 to 4096");
-        return found->get<int>();
-    }
-    return otherwise;
-}
-
-bool is_true(const Json& args, const char* key) {
-    const auto found = args.find(key);
-    return found != args.end() && found->is_boolean() && found->get<bool>();
-}
-
-Result<McaLayout> layout_of_args(const Json& args) {
-    McaLayout layout;
-    ROLL_TRY(layout.tp, parallel_size(args, "tensor_model_parallel_size", "model_parallel_size"));
-    ROLL_TRY(layout.pp, parallel_size(args, "pipeline_model_parallel_size"));
-    ROLL_TRY(layout.vpp, parallel_size(args, "virtual_pipeline_model_parallel_size"));
-    ROLL_TRY(layout.ep, parallel_size(args, "expert_model_parallel_size"));
-    ROLL_TRY(layout.etp, parallel_size(args, "expert_tensor_parallel_size"));
-    if (layout.etp == layout.tp || !args.contains("expert_tensor_parallel_size")) layout.etp = 0;
-    layout.account_for_embedding = is_true(args, "account_for_embedding_in_pipeline_split");
-    layout.account_for_loss = is_true(args, "account_for_loss_in_pipeline_split");
-    ROLL_TRY(layout.first_layers, parallel_size(args, kFirstOfArgs, "", 0));
-    ROLL_TRY(layout.last_layers, parallel_size(args, kLastOfArgs, "", 0));
-    const auto pipeline = args.find("pipeline_model_parallel_layout");
-    if (pipeline != args.end() && pipeline->is_string()) layout.pipeline = *pipeline;
-    return layout;
+// Returns the names of the layout's arguments. Older models have another name for the size tp.
+LayoutNames names_in(const Json& args) {
+    LayoutNames names = kArgs;
+    const auto tp = args.find(names.tp);
+    if ((tp == args.end() || tp->is_null()) && args.contains("model_parallel_size"))
+        names.tp = "model_parallel_size";
+    return names;
 }
 
 // Native fields that have a different name in Megatron's arguments.
@@ -95,18 +70,10 @@ void write_value(PickleWriter& out, const Json& value) {
         case Json::value_t::number_float: return out.number(value.get<double>());
         case Json::value_t::string: return out.text(value.get<std::string>());
         case Json::value_t::array:
-            out.op(pickle_op::kEmptyList);
-            out.op(pickle_op::kMark);
-            for (const Json& item : value) write_value(out, item);
-            return out.op(pickle_op::kAppends);
-        case Json::value_t::object:
-            out.op(pickle_op::kEmptyDict);
-            out.op(pickle_op::kMark);
-            for (const auto& [key, item] : value.items()) {
-                out.text(key);
-                write_value(out, item);
-            }
-            return out.op(pickle_op::kSetItems);
+            return out.list([&] {
+                for (const Json& item : value) write_value(out, item);
+            });
+        case Json::value_t::object: return out.dict([&] { write_entries(out, value); });
         default: return out.op(pickle_op::kNone);
     }
 }
@@ -159,7 +126,7 @@ Result<MegatronState> read_megatron_state(const TorchFile& file) {
     for (std::size_t i = 0; i + 1 < values->items.size(); i += 2)
         if (pickle.is(values->items[i], PickleKind::Text))
             state.args[pickle.at(values->items[i]).text] = plain(pickle, values->items[i + 1]);
-    ROLL_TRY(state.layout, layout_of_args(state.args));
+    ROLL_TRY(state.layout, read_layout(state.args, names_in(state.args)));
     return state;
 }
 
@@ -179,23 +146,7 @@ Json megatron_args(const McaConfig& config, tensor::DType dtype) {
     args["add_position_embedding"] = true;
     args["make_vocab_size_divisible_by"] = 1;
     args["tokenizer_type"] = "HuggingFaceTokenizer";
-    const McaLayout& layout = config.layout;
-    args["tensor_model_parallel_size"] = layout.tp;
-    args["pipeline_model_parallel_size"] = layout.pp;
-    args["virtual_pipeline_model_parallel_size"] =
-        layout.vpp > 1 ? Json(layout.vpp) : Json(nullptr);
-    args["expert_model_parallel_size"] = layout.ep;
-    args["expert_tensor_parallel_size"] = layout.expert_tp();
-    args["account_for_embedding_in_pipeline_split"] = layout.account_for_embedding;
-    args["account_for_loss_in_pipeline_split"] = layout.account_for_loss;
-    args[kFirstOfArgs] = layout.first_layers > 0 ? Json(layout.first_layers) : Json(nullptr);
-    args[kLastOfArgs] = layout.last_layers > 0 ? Json(layout.last_layers) : Json(nullptr);
-    args["pipeline_model_parallel_layout"] =
-        layout.pipeline.empty() ? Json(nullptr) : Json(layout.pipeline);
-    args["transformer_impl"] = config.local_names ? "local" : "transformer_engine";
-    args["moe_grouped_gemm"] = config.grouped_experts;
-    args["bf16"] = dtype == tensor::DType::BF16;
-    args["fp16"] = dtype == tensor::DType::F16;
+    set_layout(args, config, dtype, kArgs);
     args["iteration"] = 0;
     args["consumed_train_samples"] = 0;
     args["consumed_valid_samples"] = 0;

@@ -3,7 +3,6 @@
 #include <array>
 #include <regex>
 
-#include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 
 namespace roll::formats {

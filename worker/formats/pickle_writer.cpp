@@ -52,9 +52,9 @@ void PickleWriter::number(double value) {
 }
 
 void PickleWriter::integers(const std::vector<std::int64_t>& values) {
-    op(pickle_op::kMark);
-    for (const std::int64_t value : values) integer(value);
-    op(pickle_op::kTuple);
+    tuple([&] {
+        for (const std::int64_t value : values) integer(value);
+    });
 }
 
 void PickleWriter::object(const std::string& module, const std::string& name) {

@@ -12,21 +12,13 @@ namespace roll::formats {
 
 // Opcodes for op(). PickleWriter's other functions write further opcodes themselves.
 namespace pickle_op {
-constexpr char kMark = '(';
-constexpr char kEmptyDict = '}';
-constexpr char kEmptyList = ']';
 constexpr char kEmptyTuple = ')';
-constexpr char kSetItems = 'u';  // adds the items after MARK (key, value, ...) to a dict
-constexpr char kAppends = 'e';   // adds the items after MARK to a list
-constexpr char kTuple = 't';     // makes a tuple of the items after MARK
 constexpr char kTuple1 = '\x85';
 constexpr char kReduce = 'R';
 constexpr char kNewObject = '\x81';
 constexpr char kBuild = 'b';
 constexpr char kPersistentId = 'Q';
 constexpr char kNone = 'N';
-constexpr char kTrue = '\x88';
-constexpr char kFalse = '\x89';
 }  // namespace pickle_op
 
 class PickleWriter {
@@ -44,12 +36,38 @@ class PickleWriter {
     void global(const std::string& module, const std::string& name);
     void integer(std::int64_t value);
     void number(double value);
-    void boolean(bool value) { op(value ? pickle_op::kTrue : pickle_op::kFalse); }
+    void boolean(bool value) { op(value ? '\x88' : '\x89'); }
+    // Write a dict, a list or a tuple. `items` writes its items. The items of a dict are keys, each
+    // followed by its value.
+    template <class Items>
+    void dict(const Items& items) {
+        out_ += "}(";
+        items();
+        op('u');
+    }
+    template <class Items>
+    void list(const Items& items) {
+        out_ += "](";
+        items();
+        op('e');
+    }
+    template <class Items>
+    void tuple(const Items& items) {
+        op('(');
+        items();
+        op('t');
+    }
     // Writes a tuple of integers.
     void integers(const std::vector<std::int64_t>& values);
     // Writes a new instance of a class, constructed without arguments. To set its attributes,
-    // callers then write a state and kBuild.
+    // callers then write a state and kBuild, or call attributes().
     void object(const std::string& module, const std::string& name);
+    // Sets the attributes of an object. `items` writes their names and values.
+    template <class Items>
+    void attributes(const Items& items) {
+        dict(items);
+        op(pickle_op::kBuild);
+    }
 
   private:
     template <class T>

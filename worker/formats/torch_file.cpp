@@ -1,7 +1,6 @@
 #include "worker/formats/torch_file.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include "common/check.hpp"
 #include "common/damage.hpp"
@@ -35,24 +34,23 @@ std::optional<std::int64_t> reach(std::int64_t offset, const tensor::Shape& shap
 // adjacent.
 void write_nested(PickleWriter& out, std::span<const tensor::TensorInfo> tensors, std::size_t from,
                   std::size_t key) {
-    out.op(pickle_op::kEmptyDict);
-    out.op(pickle_op::kMark);
-    for (std::size_t i = 0; i < tensors.size();) {
-        const std::string& name = tensors[i].name;
-        const std::size_t slash = name.find('/', from);
-        out.text(name.substr(from, slash == std::string::npos ? slash : slash - from));
-        if (slash == std::string::npos) {
-            write_tensor(out, tensors[i], key + i);
-            ++i;
-            continue;
+    out.dict([&] {
+        for (std::size_t i = 0; i < tensors.size();) {
+            const std::string& name = tensors[i].name;
+            const std::size_t slash = name.find('/', from);
+            out.text(name.substr(from, slash == std::string::npos ? slash : slash - from));
+            if (slash == std::string::npos) {
+                write_tensor(out, tensors[i], key + i);
+                ++i;
+                continue;
+            }
+            const std::string_view front = std::string_view(name).substr(0, slash + 1);
+            std::size_t end = i;
+            while (end < tensors.size() && tensors[end].name.starts_with(front)) ++end;
+            write_nested(out, tensors.subspan(i, end - i), slash + 1, key + i);
+            i = end;
         }
-        const std::string_view front = std::string_view(name).substr(0, slash + 1);
-        std::size_t end = i;
-        while (end < tensors.size() && tensors[end].name.starts_with(front)) ++end;
-        write_nested(out, tensors.subspan(i, end - i), slash + 1, key + i);
-        i = end;
-    }
-    out.op(pickle_op::kSetItems);
+    });
 }
 
 std::string pickle_of(const std::vector<TorchSection>& sections,
@@ -65,30 +63,28 @@ std::string pickle_of(const std::vector<TorchSection>& sections,
             key += section.tensors.size();
             return;
         }
-        out.op(pickle_op::kEmptyDict);
-        out.op(pickle_op::kMark);
-        for (const tensor::TensorInfo& info : section.tensors) {
-            out.text(info.name);
-            write_tensor(out, info, key++);
-        }
-        for (const std::string& name : section.nones) {
-            out.text(name);
-            out.op(pickle_op::kNone);
-        }
-        out.op(pickle_op::kSetItems);
+        out.dict([&] {
+            for (const tensor::TensorInfo& info : section.tensors) {
+                out.text(info.name);
+                write_tensor(out, info, key++);
+            }
+            for (const std::string& name : section.nones) {
+                out.text(name);
+                out.op(pickle_op::kNone);
+            }
+        });
     };
     if (sections.size() == 1 && sections[0].key.empty()) {
         write_section(sections[0]);
         return std::move(out).finish();
     }
-    out.op(pickle_op::kEmptyDict);
-    out.op(pickle_op::kMark);
-    for (const TorchSection& section : sections) {
-        out.text(section.key);
-        write_section(section);
-    }
-    if (more) more(out);
-    out.op(pickle_op::kSetItems);
+    out.dict([&] {
+        for (const TorchSection& section : sections) {
+            out.text(section.key);
+            write_section(section);
+        }
+        if (more) more(out);
+    });
     return std::move(out).finish();
 }
 
@@ -289,11 +285,7 @@ Result<TorchImage> torch_image(const std::filesystem::path& path,
     std::vector<std::int64_t> sizes;
     for (const TorchSection& section : sections) {
         for (const tensor::TensorInfo& info : section.tensors) {
-            if (!is_torch_type(info.dtype))
-                return fail(
-                    ErrorCode::InvalidArgument,
-                    info.name + " is " + name_of(info.dtype) + ", a type that torch does not have",
-                    "choose another type, such as --dtype bf16");
+            ROLL_TRY_VOID(check_torch_type(info));
             ROLL_TRY(const std::int64_t bytes, tensor::byte_count(info.dtype, info.shape));
             sizes.push_back(bytes);
         }
@@ -342,16 +334,6 @@ Result<void> TorchFileWriter::finish() {
         ROLL_CHECK(written_[i] == layout_.members()[i].size);
     ROLL_TRY_VOID(layout_.write_headers(file_));
     return file_.finish();
-}
-
-Result<void> write_torch_file(const std::filesystem::path& path, const std::string& key,
-                              const std::vector<tensor::TensorView>& tensors) {
-    TorchSection section{key, {}, {}};
-    for (const tensor::TensorView& one : tensors) section.tensors.push_back(one.info);
-    ROLL_TRY(TorchFileWriter writer, TorchFileWriter::create(path, {std::move(section)}));
-    for (std::size_t i = 0; i < tensors.size(); ++i)
-        ROLL_TRY_VOID(writer.append(i, tensors[i].bytes));
-    return writer.finish();
 }
 
 Result<void> write_torch_pickle(const std::filesystem::path& path, const std::string& pickle) {

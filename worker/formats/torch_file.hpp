@@ -123,11 +123,6 @@ class TorchFileWriter {
     std::vector<std::int64_t> written_;
 };
 
-// Writes a whole file from tensors in memory. The file's content is the dict {key: {name: tensor,
-// ...}}. If `key` is empty, the content is only the inner dict.
-Result<void> write_torch_file(const std::filesystem::path& path, const std::string& key,
-                              const std::vector<tensor::TensorView>& tensors);
-
 // Writes a torch file with one value that contains no tensors. `pickle` is the pickled value.
 Result<void> write_torch_pickle(const std::filesystem::path& path, const std::string& pickle);
 

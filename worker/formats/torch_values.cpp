@@ -54,7 +54,13 @@ std::optional<std::vector<std::int64_t>> integers_of(const Pickle& pickle, Pickl
     return values;
 }
 
-bool is_torch_type(DType dtype) { return *tensor::torch_name_of(dtype) != '\0'; }
+Result<void> check_torch_type(const tensor::TensorInfo& info) {
+    if (*tensor::torch_name_of(info.dtype) != '\0') return {};
+    return fail(
+        ErrorCode::InvalidArgument,
+        info.name + " is " + tensor::name_of(info.dtype) + ", a type that torch does not have",
+        "choose another type, such as --dtype bf16");
+}
 
 namespace {
 
@@ -73,27 +79,27 @@ void write_tensor(PickleWriter& out, const tensor::TensorInfo& info, std::size_t
     for (const std::int64_t dim : info.shape) count *= dim;
     const char* const storage = storage_name_of(info.dtype);
     out.global("torch._utils", storage != nullptr ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
-    out.op(pickle_op::kMark);
-    out.op(pickle_op::kMark);
-    out.word("storage");
-    if (storage != nullptr)
-        out.global("torch", storage);
-    else
-        out.global("torch.storage", "UntypedStorage");
-    out.text(std::to_string(key));
-    out.word("cpu");
-    out.integer(storage != nullptr ? count : count * tensor::bits_of(info.dtype) / 8);
-    out.op(pickle_op::kTuple);
-    out.op(pickle_op::kPersistentId);
-    out.integer(0);
-    out.integers(info.shape);
-    out.integers(tensor::row_major(info.shape));
-    out.boolean(false);
-    out.global("collections", "OrderedDict");
-    out.op(pickle_op::kEmptyTuple);
-    out.op(pickle_op::kReduce);
-    if (storage == nullptr) out.global("torch", tensor::torch_name_of(info.dtype));
-    out.op(pickle_op::kTuple);
+    out.tuple([&] {
+        out.tuple([&] {
+            out.word("storage");
+            if (storage != nullptr)
+                out.global("torch", storage);
+            else
+                out.global("torch.storage", "UntypedStorage");
+            out.text(std::to_string(key));
+            out.word("cpu");
+            out.integer(storage != nullptr ? count : count * tensor::bits_of(info.dtype) / 8);
+        });
+        out.op(pickle_op::kPersistentId);
+        out.integer(0);
+        out.integers(info.shape);
+        out.integers(tensor::row_major(info.shape));
+        out.boolean(false);
+        out.global("collections", "OrderedDict");
+        out.op(pickle_op::kEmptyTuple);
+        out.op(pickle_op::kReduce);
+        if (storage == nullptr) out.global("torch", tensor::torch_name_of(info.dtype));
+    });
     out.op(pickle_op::kReduce);
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/error.hpp"
 #include "common/tensor/view.hpp"
 #include "worker/formats/pickle.hpp"
 #include "worker/formats/pickle_writer.hpp"
@@ -21,8 +22,9 @@ std::optional<tensor::DType> dtype_of_torch(std::string_view global);
 // Returns the values of a tuple or list of integers, or of a torch.Size; nullopt for other nodes.
 std::optional<std::vector<std::int64_t>> integers_of(const Pickle& pickle, PickleId id);
 
-// Returns true if torch has the type. write_tensor() requires such a type.
-bool is_torch_type(tensor::DType dtype);
+// Fails with InvalidArgument if torch does not have the tensor's type. write_tensor() requires that
+// torch has the type.
+Result<void> check_torch_type(const tensor::TensorInfo& info);
 
 // Writes a contiguous tensor that fills the storage "data/KEY", as a call of
 // torch._utils._rebuild_tensor_v2(storage, 0, size, stride, False, OrderedDict()). If the type has

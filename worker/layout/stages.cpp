@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "common/counted.hpp"
 #include "common/spec/train/pipeline_layout.hpp"
 
 namespace roll::layout {
@@ -31,7 +32,7 @@ Result<std::vector<std::int64_t>> uneven_counts(std::int64_t layers,
     if (others < 0 || rest < 0 || (others == 0 ? rest : rest % others) != 0)
         return invalid(numbers +
                        ": the remaining layers cannot be divided evenly among the other " +
-                       std::to_string(others) + " stages of pp " + std::to_string(layout.pp));
+                       counted(others, "stage") + " of pp " + std::to_string(layout.pp));
     std::vector<std::int64_t> stages(static_cast<std::size_t>(layout.pp),
                                      others == 0 ? 0 : rest / others);
     if (layout.first_layers > 0) stages.front() = layout.first_layers;
@@ -40,8 +41,8 @@ Result<std::vector<std::int64_t>> uneven_counts(std::int64_t layers,
     for (int chunk = 0; chunk < layout.vpp; ++chunk)
         for (const std::int64_t stage : stages) {
             if (stage % layout.vpp != 0)
-                return invalid(numbers + ": a stage of " + std::to_string(stage) +
-                               " layers is not divisible by vpp " + std::to_string(layout.vpp));
+                return invalid(numbers + ": a stage of " + counted(stage, "layer") +
+                               " is not divisible by vpp " + std::to_string(layout.vpp));
             counts.push_back(stage / layout.vpp);
         }
     return counts;
@@ -57,9 +58,9 @@ Result<std::vector<std::int64_t>> counts_of(std::int64_t layers, const formats::
         for (const std::string& part : *read) counts.push_back(std::ranges::count(part, 't'));
         if (static_cast<std::int64_t>(counts.size()) != parts)
             return invalid("layout \"" + layout.pipeline + "\" has " +
-                           std::to_string(counts.size()) + " parts; pp " +
-                           std::to_string(layout.pp) + " x vpp " + std::to_string(layout.vpp) +
-                           " needs " + std::to_string(parts));
+                           counted(counts.size(), "part") + "; pp " + std::to_string(layout.pp) +
+                           " x vpp " + std::to_string(layout.vpp) + " needs " +
+                           std::to_string(parts));
         return counts;
     }
     if (layout.first_layers > 0 || layout.last_layers > 0) return uneven_counts(layers, layout);
@@ -97,8 +98,8 @@ Result<std::vector<std::vector<LayerRange>>> split_layers(std::int64_t layers,
         next += counts[part];
     }
     if (next != layers)
-        return invalid("layout \"" + layout.pipeline + "\" holds " + std::to_string(next) +
-                       " layers; the model has " + std::to_string(layers));
+        return invalid("layout \"" + layout.pipeline + "\" holds " + counted(next, "layer") +
+                       "; the model has " + std::to_string(layers));
     return ranges;
 }
 

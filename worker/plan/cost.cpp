@@ -1,14 +1,12 @@
 #include "worker/plan/cost.hpp"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 #include <vector>
 
 #include "common/processor.hpp"
+#include "worker/plan/element_bytes.hpp"
 #include "worker/plan/layer_values.hpp"
-#include "worker/plan/packed_bytes.hpp"
-#include "worker/plan/snapshot_bytes.hpp"
 #include "worker/plan/spare_room.hpp"
 
 namespace roll::plan {

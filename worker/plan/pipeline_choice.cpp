@@ -35,9 +35,9 @@ Result<PipelineSchedule> interleaved_for(int pp, int vp, int microbatches, int g
     return fail(
         ErrorCode::InvalidArgument,
         fmt::format(
-            "in groups of {0}, the last group of a replica's {2} micro-batches has {1}, which "
-            "is less than pp {3}; the bubble is {4}; with {5} micro-batches, the bubble "
-            "would be {6}; change train.global_batch_size, or set parallel.group",
+            "the last group of a replica's {2} micro-batches has {1}; allowed: {0}, as in the "
+            "other groups, or at least pp {3}; set parallel.group, or change "
+            "train.global_batch_size: with {5} micro-batches, the bubble is {6} instead of {4}",
             group, microbatches % group, microbatches, pp, bubble_text(schedule, costs), fitting,
             bubble_text(interleaved(pp, vp, fitting, group), costs)));
 }

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "common/counted.hpp"
 #include "common/number.hpp"
 #include "worker/plan/pipeline_check.hpp"
 
@@ -105,9 +106,9 @@ Result<PipelineSchedule> schedule_from_csv(std::string_view text, int pp, int vp
                     fmt::format("has {} bytes; allowed: at most {}", text.size(), kBytesMax));
     ROLL_TRY(const auto rows, parse_rows(text));
     if (std::ssize(rows) != pp)
-        return fail(
-            ErrorCode::InvalidArgument,
-            fmt::format("has {} lines; allowed: {}, one for each of pp ranks", rows.size(), pp));
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("has {}; allowed: {}, one for each of pp ranks",
+                                counted(rows.size(), "line"), pp));
     PipelineSchedule empty;
     empty.pp = pp;
     empty.vp = vp;

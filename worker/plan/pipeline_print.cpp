@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "common/counted.hpp"
+
 namespace roll::plan {
 namespace {
 
@@ -133,8 +135,8 @@ std::string table_text(const PipelineSchedule& schedule, const ScheduleReport& r
     for (std::size_t i = 0; i < bands; ++i) {
         if (bands > kBands && i == kBands / 2) {
             const std::size_t left_out = bands - kBands;
-            text += fmt::format("\n{:>{}} | ... {} units of time are left out ...\n", "", prefix,
-                                left_out * band / cell);
+            text += fmt::format("\n{:>{}} | ... {} of time left out ...\n", "", prefix,
+                                counted(left_out * band / cell, "unit"));
             i += left_out;
         }
         if (i > 0) text += '\n';

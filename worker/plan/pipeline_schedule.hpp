@@ -13,7 +13,6 @@
 // no ids.
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>

@@ -1,7 +1,6 @@
 #include "worker/tokenizer/bpe.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "common/hash.hpp"

@@ -18,11 +18,13 @@
 
 namespace roll::tokenizer {
 
-// Map a byte to the visible character that stands for it in byte-level vocabularies, and back.
-// Printable Latin-1 bytes map to themselves. All other bytes map to the code points from 256 on.
-// byte_of_visible() returns -1 if the character stands for no byte.
+// Maps a byte to the visible character that stands for it in byte-level vocabularies. Printable
+// Latin-1 bytes map to themselves. All other bytes map to the code points from 256 on.
 const std::array<std::string, 256>& visible_bytes();
-int byte_of_visible(char32_t code);
+
+// Returns the bytes that a byte-level token represents. Returns nullopt if a character of the token
+// stands for no byte.
+std::optional<std::string> spelled_bytes(const std::string& token);
 
 // U+2581, the character that stands for a space in SentencePiece vocabularies
 inline constexpr std::string_view kVisibleSpace = "\xE2\x96\x81";

@@ -30,18 +30,6 @@ Result<std::pair<std::string_view, std::string_view>> parse_merge(const Json& js
     return refuse_bpe("a merge is not a pair of tokens: " + dump(json).substr(0, 60));
 }
 
-// Returns the bytes that a byte-level token represents. Returns nullopt if a character of the token
-// stands for no byte.
-std::optional<std::string> spelled_bytes(const std::string& token) {
-    std::string bytes;
-    for (const char* at = token.data(); at < token.data() + token.size();) {
-        const int byte = byte_of_visible(next_code_point(at));
-        if (byte < 0) return std::nullopt;
-        bytes.push_back(static_cast<char>(byte));
-    }
-    return bytes;
-}
-
 bool is_visible(int byte) {
     return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
 }
@@ -59,8 +47,8 @@ const std::array<std::string, 256>& visible_bytes() {
     return characters;
 }
 
-int byte_of_visible(char32_t code) {
-    static const std::array<int, 512> bytes = [] {
+std::optional<std::string> spelled_bytes(const std::string& token) {
+    static const std::array<int, 512> byte_of = [] {
         std::array<int, 512> result;
         result.fill(-1);
         for (int byte = 0; byte < 256; ++byte) {
@@ -69,7 +57,13 @@ int byte_of_visible(char32_t code) {
         }
         return result;
     }();
-    return code < bytes.size() ? bytes[code] : -1;
+    std::string bytes;
+    for (const char* at = token.data(); at < token.data() + token.size();) {
+        const char32_t code = next_code_point(at);
+        if (code >= byte_of.size() || byte_of[code] < 0) return std::nullopt;
+        bytes.push_back(static_cast<char>(byte_of[code]));
+    }
+    return bytes;
 }
 
 MergeTable::MergeTable(std::size_t count) : slots_(std::bit_ceil(2 * count + 2)) {

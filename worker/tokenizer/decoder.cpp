@@ -1,5 +1,7 @@
 #include "worker/tokenizer/decoder.hpp"
 
+#include <fmt/format.h>
+
 #include "common/number.hpp"
 #include "worker/tokenizer/bpe.hpp"
 #include "worker/tokenizer/normalizer.hpp"
@@ -10,15 +12,6 @@ namespace {
 
 constexpr const char* kReplacementCharacter = "\xEF\xBF\xBD";
 
-std::string join(const std::vector<std::string>& tokens, const char* between) {
-    std::string text;
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-        if (i > 0) text += between;
-        text += tokens[i];
-    }
-    return text;
-}
-
 // Returns the byte that a token <0xXX> stands for; -1 for other tokens.
 int fallback_byte(const std::string& token) {
     if (token.size() != 6 || !token.starts_with("<0x") || token.back() != '>') return -1;
@@ -28,26 +21,11 @@ int fallback_byte(const std::string& token) {
     return value ? static_cast<int>(*value) : -1;
 }
 
-// Appends the bytes that a byte-level token represents. If a character of the token stands for no
-// byte, appends the token unchanged.
-void append_spelled(std::string& bytes, const std::string& token) {
-    const std::size_t start = bytes.size();
-    for (const char* at = token.data(); at < token.data() + token.size();) {
-        const int byte = byte_of_visible(next_code_point(at));
-        if (byte < 0) {
-            bytes.resize(start);
-            bytes += token;
-            return;
-        }
-        bytes.push_back(static_cast<char>(byte));
-    }
-}
-
 }  // namespace
 
 void Decoder::step(const ByteLevel&, Tokens& tokens) {
     std::string bytes;
-    for (const std::string& token : tokens) append_spelled(bytes, token);
+    for (const std::string& token : tokens) bytes += spelled_bytes(token).value_or(token);
     tokens = {valid_prefix(bytes) == bytes.size() ? std::move(bytes) : replace_broken(bytes)};
 }
 
@@ -74,7 +52,9 @@ void Decoder::step(const ByteFallback&, Tokens& tokens) {
     tokens = std::move(result);
 }
 
-void Decoder::step(const Fuse&, Tokens& tokens) { tokens = {join(tokens, "")}; }
+void Decoder::step(const Fuse&, Tokens& tokens) {
+    tokens = {fmt::format("{}", fmt::join(tokens, ""))};
+}
 
 void Decoder::step(const Strip& strip, Tokens& tokens) {
     for (std::string& token : tokens) {
@@ -154,9 +134,9 @@ Result<Decoder> Decoder::parse(const Json& json) {
 }
 
 std::string Decoder::apply(std::vector<std::string> tokens) const {
-    if (!present_) return join(tokens, " ");
+    if (!present_) return fmt::format("{}", fmt::join(tokens, " "));
     for (const auto& which : steps_) std::visit([&](const auto& one) { step(one, tokens); }, which);
-    return join(tokens, "");
+    return fmt::format("{}", fmt::join(tokens, ""));
 }
 
 }  // namespace roll::tokenizer

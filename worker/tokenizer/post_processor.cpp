@@ -24,7 +24,7 @@ Result<void> append_special(const Json& piece, const Json& specials,
     return {};
 }
 
-Result<void> add_template(JsonReader& reader, PostProcessor& result) {
+Result<void> add_template(JsonReader& reader, Surroundings& result) {
     ROLL_TRY(const Json* pieces, parse_list(reader.raw("single"), "TemplateProcessing single"));
     const Json& specials = reader.raw("special_tokens");
     if (!specials.is_object())
@@ -51,7 +51,7 @@ Result<void> add_template(JsonReader& reader, PostProcessor& result) {
     return reader.finish();
 }
 
-Result<void> add(const Json& json, int depth, PostProcessor& result) {
+Result<void> add(const Json& json, int depth, Surroundings& result) {
     ROLL_TRY(const std::string type, parse_type(json, "the post_processor"));
     JsonReader reader(json, "post_processor " + type);
     reader.get<std::string>("type");
@@ -68,8 +68,8 @@ Result<void> add(const Json& json, int depth, PostProcessor& result) {
 
 }  // namespace
 
-Result<PostProcessor> PostProcessor::parse(const Json& json) {
-    PostProcessor result;
+Result<Surroundings> Surroundings::parse(const Json& json) {
+    Surroundings result;
     if (!json.is_null()) ROLL_TRY_VOID(add(json, 0, result));
     return result;
 }

@@ -9,13 +9,14 @@
 
 namespace roll::tokenizer {
 
-struct PostProcessor {
+// The ids that the file's template adds before and after a text.
+struct Surroundings {
     std::vector<std::uint32_t> before = {};
     std::vector<std::uint32_t> after = {};
 
     // Parses the file's post-processor. Fails with InvalidArgument if its kind or template is
     // unsupported; the message names the kind or template.
-    static Result<PostProcessor> parse(const Json& json);
+    static Result<Surroundings> parse(const Json& json);
 };
 
 }  // namespace roll::tokenizer

@@ -10,7 +10,6 @@
 #include "worker/tokenizer/decoder.hpp"
 #include "worker/tokenizer/model.hpp"
 #include "worker/tokenizer/normalizer.hpp"
-#include "worker/tokenizer/post_processor.hpp"
 #include "worker/tokenizer/pre_tokenizer.hpp"
 #include "worker/tokenizer/unicode.hpp"
 
@@ -27,12 +26,8 @@ Result<void> refuse_if_set(JsonReader& reader, const char* key) {
 // Returns the number of bytes at the beginning of `text` for which a token of a byte-level
 // vocabulary stands; 0 if the text begins with other bytes.
 std::size_t visible_prefix(const std::string& token, std::string_view text) {
-    std::size_t size = 0;
-    for (const char* at = token.data(); at < token.data() + token.size(); ++size) {
-        const int byte = byte_of_visible(next_code_point(at));
-        if (size == text.size() || byte != static_cast<unsigned char>(text[size])) return 0;
-    }
-    return size;
+    const auto bytes = spelled_bytes(token);
+    return bytes && text.starts_with(*bytes) ? bytes->size() : 0;
 }
 
 }  // namespace
@@ -56,7 +51,7 @@ class Tokenizer::Impl {
     std::uint32_t vocab_size() const { return vocab_size_; }
     const std::vector<std::uint32_t>& special_ids() const { return special_ids_; }
     std::optional<std::uint32_t> id_of(std::string_view token) const;
-    Surroundings surroundings() const { return {post_processor_.before, post_processor_.after}; }
+    const Surroundings& surroundings() const { return surroundings_; }
 
   private:
     Impl(Model model, Normalizer normalizer, PreTokenizer pre_tokenizer, Decoder decoder)
@@ -82,7 +77,7 @@ class Tokenizer::Impl {
     Normalizer normalizer_;
     PreTokenizer pre_tokenizer_;
     Decoder decoder_;
-    PostProcessor post_processor_ = {};
+    Surroundings surroundings_ = {};
     AddedTokens added_ = {};
     std::uint32_t vocab_size_ = 0;
     std::vector<std::uint32_t> special_ids_ = {};
@@ -104,7 +99,7 @@ Result<std::unique_ptr<const Tokenizer::Impl>> Tokenizer::Impl::parse(const Json
     ROLL_TRY(Model model, Model::parse(reader.raw("model"), pre_tokenizer.byte_level()));
     std::unique_ptr<Impl> impl(new Impl(std::move(model), std::move(normalizer),
                                         std::move(pre_tokenizer), std::move(decoder)));
-    ROLL_TRY(impl->post_processor_, PostProcessor::parse(reader.raw("post_processor")));
+    ROLL_TRY(impl->surroundings_, Surroundings::parse(reader.raw("post_processor")));
     ROLL_TRY(impl->added_,
              AddedTokens::parse(reader.raw("added_tokens"), impl->model_, impl->normalizer_));
     impl->index_ids();
@@ -180,13 +175,13 @@ void Tokenizer::Impl::encode(std::string_view text, std::vector<std::uint32_t>& 
         text = repaired;
     }
     std::unique_ptr<Workspace> work = borrow();
-    const PostProcessor& around = post_processor_;
-    if (add_special) ids.insert(ids.end(), around.before.begin(), around.before.end());
+    const auto& [before, after] = surroundings_;
+    if (add_special) ids.insert(ids.end(), before.begin(), before.end());
     added_.raw().split(text, [&](std::size_t begin, std::size_t end, const AddedToken* token) {
         if (token != nullptr) return ids.push_back(token->id);
         encode_raw(text.substr(begin, end - begin), begin == 0, *work, ids);
     });
-    if (add_special) ids.insert(ids.end(), around.after.begin(), around.after.end());
+    if (add_special) ids.insert(ids.end(), after.begin(), after.end());
     give_back(std::move(work));
 }
 
@@ -289,8 +284,9 @@ std::optional<std::uint32_t> Tokenizer::id_of(std::string_view token) const {
     return static_cast<std::uint8_t>(token.front());
 }
 
-Surroundings Tokenizer::surroundings() const {
-    return impl_ == nullptr ? Surroundings{} : impl_->surroundings();
+const Surroundings& Tokenizer::surroundings() const {
+    static const Surroundings none;
+    return impl_ == nullptr ? none : impl_->surroundings();
 }
 
 const std::vector<std::uint32_t>& Tokenizer::special_ids() const {

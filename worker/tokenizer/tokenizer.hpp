@@ -16,17 +16,12 @@
 #include <vector>
 
 #include "common/error.hpp"
+#include "worker/tokenizer/post_processor.hpp"
 
 namespace roll::tokenizer {
 
 struct EncodeOptions {
     bool add_special = true;  // true: adds the ids that the file's template puts around a text
-};
-
-// The ids that the file's template adds before and after a text.
-struct Surroundings {
-    std::vector<std::uint32_t> before = {};
-    std::vector<std::uint32_t> after = {};
 };
 
 class Tokenizer {
@@ -63,7 +58,7 @@ class Tokenizer {
     std::optional<std::uint32_t> id_of(std::string_view token) const;
     // Returns the ids of special tokens in ascending order.
     const std::vector<std::uint32_t>& special_ids() const;
-    Surroundings surroundings() const;
+    const Surroundings& surroundings() const;
 
   private:
     class Impl;

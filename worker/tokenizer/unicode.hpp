@@ -1,7 +1,6 @@
 // UTF-8, and the properties of code points in Unicode 16. This file does not depend on tokenizers.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>

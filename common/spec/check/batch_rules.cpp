@@ -1,48 +1,42 @@
-#include "common/spec/check/batch_rules.hpp"
-
 #include <algorithm>
 #include <string>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "common/counted.hpp"
+#include "common/spec/check/member.hpp"
+#include "common/spec/check/train_rules.hpp"
 #include "common/spec/train/batch_size.hpp"
 
 namespace roll::spec {
 namespace {
 
-std::optional<std::int64_t> integer(const Json& document, const char* pointer) {
-    const Json::json_pointer at(pointer);
-    if (!document.contains(at) || !document[at].is_number_integer()) return std::nullopt;
-    const auto value = document[at].get<std::int64_t>();
-    return value > 0 ? std::optional(value) : std::nullopt;
-}
-
 // Checks the batch sizes in train.batch_size_schedule. Adds a problem for each other key that
 // cannot be combined with train.batch_size_schedule.
 void check_batch_schedule(const Json& document, std::optional<std::int64_t> dp,
                           std::vector<Problem>& problems) {
-    const Json::json_pointer at("/train/batch_size_schedule");
-    if (!document.contains(at) || !document[at].is_string()) return;
+    const Json schedule = key_at(document, "/train/batch_size_schedule");
+    if (!schedule.is_string()) return;
     const auto refuse = [&](const std::string& message) {
         problems.push_back({"train.batch_size_schedule", message});
     };
-    const auto phases = parse_batch_schedule(document[at].get<std::string>());
+    const auto phases = parse_batch_schedule(schedule.get<std::string>());
     if (!phases) return refuse(phases.error().message);
-    const auto global = integer(document, "/train/global_batch_size");
-    const auto micro = integer(document, "/train/micro_batch_size");
+    const auto global = positive(document, "/train/global_batch_size");
+    const auto micro = positive(document, "/train/micro_batch_size");
     const auto largest = std::ranges::max_element(*phases, {}, &BatchPhase::size)->size;
     if (global && *global != largest)
         refuse(
-            fmt::format("has batches of up to {0} samples, but train.global_batch_size is {1}; set "
-                        "train.global_batch_size to {0}",
-                        largest, *global));
+            fmt::format("has batches of up to {}, but train.global_batch_size is {}; set "
+                        "train.global_batch_size to {}",
+                        counted(largest, "sample"), *global, largest));
     for (const BatchPhase& phase : *phases)
         if (micro && dp && phase.size % (*micro * *dp) != 0)
             refuse(
-                fmt::format("has batches of {} samples; allowed: multiples of micro_batch_size "
+                fmt::format("has batches of {}; allowed: multiples of micro_batch_size "
                             "{} x dp {} = {}",
-                            phase.size, *micro, *dp, *micro * *dp));
+                            counted(phase.size, "sample"), *micro, *dp, *micro * *dp));
     const Json data = document.value("data", Json::object());
     if (data.value("order", Json()) == "megatron" || data.contains("curriculum"))
         refuse(

@@ -1,20 +1,15 @@
-#include "common/spec/check/blend.hpp"
-
 #include <algorithm>
 #include <limits>
 
 #include <fmt/format.h>
 
+#include "common/counted.hpp"
+#include "common/spec/check/member.hpp"
+#include "common/spec/check/train_rules.hpp"
 #include "common/spec/train/preference.hpp"
 
 namespace roll::spec {
 namespace {
-
-// Returns the value at a JSON pointer; null if there is none.
-Json at(const Json& document, const char* pointer) {
-    const Json::json_pointer place(pointer);
-    return document.contains(place) ? document[place] : Json();
-}
 
 // Checks that a list has one weight for each training file, and that at least one weight is above
 // 0.
@@ -22,9 +17,9 @@ void check_weights(const Json& weights, std::size_t files, const std::string& pa
                    std::vector<Problem>& problems) {
     if (!weights.is_array()) return;
     if (weights.size() != files)
-        problems.push_back({path, fmt::format("has {} weights; allowed: {}, one for each file of "
+        problems.push_back({path, fmt::format("has {}; allowed: {}, one for each file of "
                                               "data.train",
-                                              weights.size(), files)});
+                                              counted(weights.size(), "weight"), files)});
     else if (std::all_of(weights.begin(), weights.end(), [](const Json& one) { return one == 0; }))
         problems.push_back({path, "has no weight above 0; allowed: at least one"});
 }
@@ -50,15 +45,15 @@ void check_curriculum(const Json& curriculum, std::size_t files, std::vector<Pro
 }
 
 void check_megatron(const Json& document, std::vector<Problem>& problems) {
-    const std::string objective = objective_name(at(document, "/objective"));
+    const std::string objective = objective_name(key_at(document, "/objective"));
     if (objective != "pretrain")
         problems.push_back({"data.order", fmt::format("is megatron; allowed: `roll` with objective "
                                                       "\"{}\"",
                                                       objective)});
-    if (!at(document, "/data/curriculum").is_null())
+    if (!key_at(document, "/data/curriculum").is_null())
         problems.push_back(
             {"data.curriculum", "is not allowed with data.order megatron; use data.weights"});
-    const Json seed = at(document, "/train/seed");
+    const Json seed = key_at(document, "/train/seed");
     constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
     if (seed.is_number_integer() && seed.get<std::uint64_t>() > kMost)
         problems.push_back({"train.seed", fmt::format("is {}; allowed with data.order megatron: at "
@@ -69,8 +64,8 @@ void check_megatron(const Json& document, std::vector<Problem>& problems) {
 // Checks data.packing and data.truncate, which determine how documents are packed into sequences
 // and how long documents are cut.
 void check_rows(const Json& document, std::vector<Problem>& problems) {
-    const Json given = at(document, "/objective"), packing = at(document, "/data/packing"),
-               truncate = at(document, "/data/truncate");
+    const Json given = key_at(document, "/objective"), packing = key_at(document, "/data/packing"),
+               truncate = key_at(document, "/data/truncate");
     const std::string objective = objective_name(given);
     const bool packs = objective == "sft" || learns_completions(given);
     const auto refuse = [&](const char* key, const Json& value, const std::string& allowed) {
@@ -91,7 +86,7 @@ void check_rows(const Json& document, std::vector<Problem>& problems) {
                "`end` with data.packing wrapped, because this packing truncates no document");
     else if (truncate == "split" && !packs)
         refuse("truncate", truncate, "`end`, `start`, `prompt`, `drop` or `error`" + with);
-    else if (truncate == "prompt" && at(document, "/data/train_on") == "all")
+    else if (truncate == "prompt" && key_at(document, "/data/train_on") == "all")
         refuse("truncate", truncate,
                "a value other than `prompt` with data.train_on all, because documents then have no "
                "prompts");
@@ -101,16 +96,16 @@ void check_rows(const Json& document, std::vector<Problem>& problems) {
 
 std::vector<Problem> blend_problems(const Json& document) {
     std::vector<Problem> problems;
-    const Json train = at(document, "/data/train"), weights = at(document, "/data/weights"),
-               curriculum = at(document, "/data/curriculum"), split = at(document, "/data/split"),
-               epochs = at(document, "/train/epochs");
+    const Json train = key_at(document, "/data/train"), weights = key_at(document, "/data/weights"),
+               curriculum = key_at(document, "/data/curriculum"),
+               split = key_at(document, "/data/split"), epochs = key_at(document, "/train/epochs");
     if (!train.is_array()) return problems;
     check_weights(weights, train.size(), "data.weights", problems);
     if (curriculum.is_array()) check_curriculum(curriculum, train.size(), problems);
     if (!weights.is_null() && !curriculum.is_null())
         problems.push_back(
             {"data.curriculum", "cannot be used with data.weights; remove one of these two keys"});
-    const bool megatron = at(document, "/data/order") == "megatron";
+    const bool megatron = key_at(document, "/data/order") == "megatron";
     if (megatron) check_megatron(document, problems);
     if (!epochs.is_null() && (megatron || !weights.is_null() || !curriculum.is_null()))
         problems.push_back(
@@ -120,14 +115,16 @@ std::vector<Problem> blend_problems(const Json& document) {
                                          megatron            ? "data.order megatron"
                                          : weights.is_null() ? "data.curriculum"
                                                              : "data.weights")});
-    if (at(document, "/data/weigh") == "tokens" &&
+    if (key_at(document, "/data/weigh") == "tokens" &&
         (megatron || (weights.is_null() && curriculum.is_null())))
         problems.push_back({"data.weigh",
                             "is tokens; allowed only with data.order roll and either data.weights "
                             "or data.curriculum"});
     check_rows(document, problems);
     if (!split.is_null() && !megatron)
-        problems.push_back({"data.split", "needs data.order megatron"});
+        problems.push_back({"data.split",
+                            "is only for data.order megatron; remove split, or set order to "
+                            "megatron"});
     if (split.is_array() && split.size() > 3)
         problems.push_back(
             {"data.split", fmt::format("has {} shares; allowed: 3, for training, validation and "

@@ -1,9 +1,8 @@
-#include "common/spec/check/chain_rules.hpp"
-
 #include <string>
 
 #include <fmt/format.h>
 
+#include "common/spec/check/rules.hpp"
 #include "common/spec/job/chain.hpp"
 #include "common/spec/job/document.hpp"
 #include "common/spec/schema/placeholders.hpp"

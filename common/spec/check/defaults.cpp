@@ -92,9 +92,8 @@ void fill_derived(Json& document, const std::string& base) {
     Json* const how = document.contains("export") ? &document["export"] : nullptr;
     if (!trains(document) || how == nullptr || !how->is_object()) return;
     // export.of defaults to "best" if the job keeps its best checkpoint.
-    const Json::json_pointer best("/checkpoint/keep_best");
     if (!how->contains("of"))
-        (*how)["of"] = document.contains(best) && document[best] == true ? "best" : "last";
+        (*how)["of"] = key_at(document, "/checkpoint/keep_best") == true ? "best" : "last";
     if (!how->contains("dtype")) (*how)["dtype"] = exports_adapter(document) ? "fp32" : "bf16";
 }
 

@@ -1,34 +1,12 @@
 #include "common/spec/check/document_size.hpp"
 
-#include <string_view>
-
 #include <fmt/format.h>
 
+#include "common/json_size.hpp"
 #include "common/spec/check/member.hpp"
 
 namespace roll::spec {
 namespace {
-
-// Returns an upper bound of the number of bytes that dump() writes for the string. The bound is at
-// most a few bytes too high.
-std::size_t bytes_of(std::string_view text) {
-    std::size_t bytes = text.size() + 3;
-    for (const unsigned char c : text) bytes += c < 0x20 ? 5 : c == '"' || c == '\\' ? 1 : 0;
-    return bytes;
-}
-
-// Returns an upper bound of the number of bytes that dump() writes for the value.
-std::size_t bytes_of_json(const Json& value) {
-    constexpr std::size_t kNumber = 26;
-    if (const auto* text = value.get_ptr<const std::string*>()) return bytes_of(*text);
-    std::size_t bytes = kNumber;
-    if (value.is_object())
-        for (const auto& [key, inner] : value.items())
-            bytes += bytes_of(key) + bytes_of_json(inner);
-    if (value.is_array())
-        for (const Json& inner : value) bytes += bytes_of_json(inner);
-    return bytes;
-}
 
 struct Largest {
     std::string path;
@@ -38,7 +16,7 @@ struct Largest {
 // Sets `largest` to the largest string in the value.
 void find_largest(const Json& value, const std::string& path, Largest& largest) {
     if (const auto* text = value.get_ptr<const std::string*>()) {
-        const std::size_t bytes = bytes_of(*text);
+        const std::size_t bytes = most_bytes(*text);
         if (bytes > largest.bytes) largest = {path, bytes};
     }
     if (value.is_object())
@@ -101,7 +79,7 @@ Problem too_large(const std::string& path, std::size_t bytes, std::size_t total)
 std::vector<Problem> undeliverable(const Json& document) {
     std::vector<Problem> problems;
     if (!document.is_object()) return problems;
-    const std::size_t bytes = bytes_of_json(document);
+    const std::size_t bytes = most_bytes(document);
     if (bytes > kDocumentBytesMax) {
         Largest largest;
         find_largest(document, "", largest);

@@ -1,10 +1,9 @@
-#include "common/spec/check/file_rules.hpp"
-
 #include <set>
 #include <string>
 
 #include <fmt/format.h>
 
+#include "common/spec/check/rules.hpp"
 #include "common/spec/job/staged_files.hpp"
 #include "common/spec/schema/placeholders.hpp"
 

@@ -1,5 +1,3 @@
-#include "common/spec/check/job_rules.hpp"
-
 #include <array>
 #include <cstdlib>
 #include <string>
@@ -7,9 +5,8 @@
 #include <fmt/format.h>
 
 #include "common/spec/check/defaults.hpp"
-#include "common/spec/check/file_rules.hpp"
 #include "common/spec/check/member.hpp"
-#include "common/spec/check/resource_rules.hpp"
+#include "common/spec/check/rules.hpp"
 #include "common/spec/job/log_name.hpp"
 
 namespace roll::spec {
@@ -98,6 +95,22 @@ std::vector<Problem> check_container(const Json& document) {
     return problems;
 }
 
+// Checks the names of the variables in `env`. roll-worker finds the processes of an attempt by the
+// three marks, so a job must not change them.
+std::vector<Problem> check_environment(const Json& document) {
+    std::vector<Problem> problems;
+    for (const auto& [name, value] : member(document, "env").items()) {
+        const std::string path = "env." + name;
+        if (name.empty() || name.find('=') != std::string::npos)
+            problems.push_back({path, "is no name of a variable; allowed: a name without `=`"});
+        else if (name == "ROLL_WORKER" || name == "ROLL_JOB" || name == "ROLL_TOKEN")
+            problems.push_back({path,
+                                "cannot be set, because Roll sets it and finds the processes of "
+                                "the job by it; remove it"});
+    }
+    return problems;
+}
+
 // Checks that no secret has the name of a key of `env`.
 std::vector<Problem> check_secrets(const Json& document) {
     std::vector<Problem> problems;
@@ -110,11 +123,16 @@ std::vector<Problem> check_secrets(const Json& document) {
     return problems;
 }
 
-// Returns a problem if convert.of is "best" and the source is a directory, because a directory has
-// no recorded losses.
-std::vector<Problem> check_best(const Json& document) {
+// Checks that a conversion has one source, and that this source is a job if convert.of is "best",
+// because a directory has no recorded losses.
+std::vector<Problem> check_source(const Json& document) {
     const Json& convert = member(document, "convert");
-    if (member(convert, "of") != "best" || !convert.contains("source")) return {};
+    if (!convert.contains("source")) return {};
+    if (convert.contains("source_job"))
+        return {{"convert.source_job", fmt::format("is {}, but convert.source also names a source; "
+                                                   "remove one of these two keys",
+                                                   convert["source_job"].dump())}};
+    if (member(convert, "of") != "best") return {};
     return {{"convert.of",
              "is `best`, but a directory has no best checkpoint; set convert.of to `last`, or use "
              "source_job instead of source"}};
@@ -124,9 +142,9 @@ std::vector<Problem> check_best(const Json& document) {
 
 std::vector<Problem> job_problems(const Json& document) {
     using Rule = std::vector<Problem> (*)(const Json&);
-    constexpr std::array<Rule, 8> kRules{check_exit_codes, check_secrets,   check_container,
-                                         check_files,      check_resources, check_processes,
-                                         check_log_names,  check_best};
+    constexpr std::array<Rule, 9> kRules{check_exit_codes, check_environment, check_secrets,
+                                         check_container,  check_files,       check_resources,
+                                         check_processes,  check_log_names,   check_source};
     for (const Rule rule : kRules)
         if (std::vector<Problem> problems = rule(document); !problems.empty()) return problems;
     return {};

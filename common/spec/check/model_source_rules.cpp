@@ -1,11 +1,11 @@
-#include "common/spec/check/model_source_rules.hpp"
-
 #include <algorithm>
 #include <array>
 #include <string_view>
 
 #include <fmt/format.h>
 
+#include "common/spec/check/member.hpp"
+#include "common/spec/check/train_rules.hpp"
 #include "common/spec/train/model_source.hpp"
 
 namespace roll::spec {
@@ -23,9 +23,8 @@ void check_continued(const Json& document, std::vector<Problem>& problems) {
     };
     if (model.contains("adapters")) refuse("model.adapters");
     if (document.contains(Json::json_pointer("/train/lora"))) refuse("train.lora");
-    const Json::json_pointer at("/train/optimizer/kind");
-    const Json kind = document.contains(at) ? document.at(at) : Json("adamw");
-    if (kind != "adamw" && kind != "adam" && kind != "sgd")
+    const Json kind = key_at(document, "/train/optimizer/kind");
+    if (!kind.is_null() && kind != "adamw" && kind != "adam" && kind != "sgd")
         problems.push_back(
             {"model.optimizer", fmt::format("is true, but train.optimizer.kind is {}; allowed: the "
                                             "kinds adamw, adam and sgd, whose state has the shapes "

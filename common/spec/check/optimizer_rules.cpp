@@ -1,10 +1,10 @@
-#include "common/spec/check/optimizer_rules.hpp"
-
 #include <algorithm>
 #include <string>
 
 #include <fmt/format.h>
 
+#include "common/spec/check/member.hpp"
+#include "common/spec/check/train_rules.hpp"
 #include "common/spec/train/optimizer.hpp"
 
 namespace roll::spec {
@@ -56,8 +56,7 @@ void check_group(const Json& group, const std::string& path, std::vector<Problem
 
 std::vector<Problem> optimizer_problems(const Json& document) {
     std::vector<Problem> problems;
-    const Json::json_pointer here("/train/optimizer");
-    const Json optimizer = document.contains(here) ? document[here] : Json();
+    const Json optimizer = key_at(document, "/train/optimizer");
     if (!optimizer.is_object()) return problems;
     const Json named = optimizer.value("kind", Json("adamw"));
     if (!named.is_string()) return problems;

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "common/json.hpp"
-#include "common/spec/check/http_rules.hpp"
 #include "common/spec/check/problems.hpp"
 #include "common/spec/schema/schema.hpp"
 #include "common/spec/schema/units.hpp"
@@ -86,6 +85,17 @@ ParsedPolicy parse_policy(std::string_view json_document, const std::string& bas
     parsed.http = read_http(json->value("http", Json::object()));
     append(parsed.problems, check_http(parsed.http));
     return parsed;
+}
+
+std::vector<Problem> check_http(const HttpConfig& config) {
+    const auto address = parse_listen(config.listen);
+    if (!address) return {{"http.listen", address.error().message}};
+    if (address->is_loopback || config.insecure || !config.certificate.empty()) return {};
+    return {{"http.listen",
+             fmt::format("is {}: other machines could read the tokens, because there is no "
+                         "encryption; set http.tls, listen on 127.0.0.1 behind an SSH tunnel, or "
+                         "set `insecure: true`",
+                         config.listen)}};
 }
 
 }  // namespace roll::spec

@@ -22,4 +22,8 @@ struct ParsedPolicy {
 // are relative to `base_directory`.
 ParsedPolicy parse_policy(std::string_view json_document, const std::string& base_directory = "/");
 
+// Checks the section `http`. Returns a problem if the address is not valid, or if other machines
+// could read the traffic.
+std::vector<Problem> check_http(const HttpConfig& config);
+
 }  // namespace roll::spec

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "common/counted.hpp"
 #include "common/spec/train/pipeline_layout.hpp"
 
 namespace roll::spec {
@@ -92,8 +93,8 @@ std::string nearest_microbatches(std::int64_t microbatches, std::int64_t group, 
     std::string text = "the nearest valid numbers of micro-batches are " + joined(found);
     for (std::int64_t other = pp; other <= microbatches; ++other)
         if (groups_fit(microbatches, other, pp))
-            return text + fmt::format("; with {} micro-batches, parallel.group {} is valid",
-                                      microbatches, other);
+            return text + fmt::format("; with {}, parallel.group {} is valid",
+                                      counted(microbatches, "micro-batch"), other);
     return text;
 }
 
@@ -137,33 +138,37 @@ void check_schedule(const ParallelSpec& p, const PipelineSizes& sizes,
     if (!p.schedule_file.empty() && p.pp == 1)
         refuse("parallel.schedule_file",
                "is set, but parallel.pp is 1; set parallel.pp to 2 or more");
-    if (p.group > 0 && (!has_groups(p) || p.group < p.pp))
+    if (p.group > 0 && p.schedule_file.empty() && !has_groups(p))
         refuse("parallel.group",
-               fmt::format("is {}; allowed: {} (pp) or more; the key also requires pp >= 2, "
-                           "vpp >= 2 and the schedule interleaved or auto",
-                           p.group, p.pp));
+               fmt::format("is {}, but only an interleaved pipeline has groups; remove group, or "
+                           "set pp and vpp to 2 or more and schedule to auto or interleaved",
+                           p.group));
+    else if (p.group > 0 && p.group < p.pp)
+        refuse("parallel.group",
+               fmt::format("is {}; allowed: {} (parallel.pp) or more", p.group, p.pp));
 }
 
 // Reports the problems of pipeline_layout and `stages`.
 void check_stages(const ParallelSpec& p,
                   const std::function<void(const char*, std::string)>& refuse) {
-    const bool counted =
+    const bool counts_ends =
         p.first_layers > 0 || p.last_layers > 0 || p.account_for_embedding || p.account_for_loss;
-    if (p.stages_by_cost && (counted || !p.pipeline_layout.empty()))
+    if (p.stages_by_cost && (counts_ends || !p.pipeline_layout.empty()))
         refuse("parallel.stages",
                "is cost, but first_layers, last_layers, account_for_embedding, account_for_loss or "
                "pipeline_layout also divides the layers; keep only one of these keys");
     if (p.pipeline_layout.empty()) return;
     const char* const key = "parallel.pipeline_layout";
     const std::string is = fmt::format("is \"{}\", which ", p.pipeline_layout);
-    if (counted)
+    if (counts_ends)
         refuse(key, is + "gives the layers of every stage; remove first_layers, last_layers, "
                          "account_for_embedding and account_for_loss");
     const auto parts = layout_parts(p.pipeline_layout);
     if (!parts) return refuse(key, is + parts.error().message);
     if (std::ssize(*parts) != std::int64_t{p.pp} * p.vpp)
-        refuse(key, is + fmt::format("has {} parts; allowed: pp {} x vpp {} = {}", parts->size(),
-                                     p.pp, p.vpp, std::int64_t{p.pp} * p.vpp));
+        refuse(key, is + fmt::format("has {}; allowed: pp {} x vpp {} = {}",
+                                     counted(parts->size(), "part"), p.pp, p.vpp,
+                                     std::int64_t{p.pp} * p.vpp));
     std::string all;
     for (const std::string& part : *parts) all += part;
     if (all.find('m') != std::string::npos)
@@ -184,18 +189,17 @@ std::optional<Problem> undivided_layers(const ParallelSpec& p, std::int64_t laye
         for (const std::string& part : *parts) decoders += std::ranges::count(part, 't');
         if (decoders == layers) return std::nullopt;
         return Problem{"parallel.pipeline_layout",
-                       fmt::format("is \"{}\", which has {} layers (t), but the model has {} "
+                       fmt::format("is \"{}\", which has {} (t), but the model has {} "
                                    "(num_hidden_layers)",
-                                   p.pipeline_layout, decoders, layers)};
+                                   p.pipeline_layout, counted(decoders, "layer"), layers)};
     }
     if (p.stages_by_cost) {
         const std::int64_t parts = std::int64_t{p.pp} * p.vpp;
         if (parts <= layers + 1) return std::nullopt;
         return Problem{"parallel.pp",
                        fmt::format("is {}, vpp {}, which makes {} parts of the pipeline, but the "
-                                   "model has {} layers (num_hidden_layers); allowed: at most {} "
-                                   "parts",
-                                   p.pp, p.vpp, parts, layers, layers + 1)};
+                                   "model has {} (num_hidden_layers); allowed: at most {} parts",
+                                   p.pp, p.vpp, parts, counted(layers, "layer"), layers + 1)};
     }
     if ((p.first_layers > 0 || p.last_layers > 0) &&
         (p.account_for_embedding || p.account_for_loss))
@@ -205,9 +209,9 @@ std::optional<Problem> undivided_layers(const ParallelSpec& p, std::int64_t laye
     if (divide(layers, p)) return std::nullopt;
     const std::vector<std::string> nearest = nearest_layouts(layers, p);
     return Problem{"parallel.pp",
-                   fmt::format("{}, which does not divide the {} layers of the model "
+                   fmt::format("{}, which does not divide the {} of the model "
                                "(num_hidden_layers); the nearest valid settings: {}",
-                               layout_text(p), layers, joined(nearest))};
+                               layout_text(p), counted(layers, "layer"), joined(nearest))};
 }
 
 std::vector<Problem> pipeline_problems(const ParallelSpec& p, const PipelineSizes& sizes) {

@@ -1,12 +1,13 @@
-#include "common/spec/check/preference_rules.hpp"
-
 #include <algorithm>
+#include <array>
 #include <string>
 #include <string_view>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "common/spec/check/member.hpp"
+#include "common/spec/check/train_rules.hpp"
 #include "common/spec/train/preference.hpp"
 #include "common/spec/train/token_loss.hpp"
 
@@ -92,26 +93,26 @@ bool has_key(const Json& document, const char* section, const char* key) {
 std::vector<Problem> preference_problems(const Json& document) {
     std::vector<Problem> problems;
     const Json objective = document.value("objective", Json());
-    const auto kind = preference_named(objective_name(objective));
+    const std::string name = objective_name(objective);
+    const auto kind = preference_named(name);
+    constexpr std::array<std::string_view, 3> kTokenObjectives{"pretrain", "sft", "distill"};
+    if (!kind && !contains(kTokenObjectives, name)) return {};  // the schema reports the name
     if (has_key(document, "data", "margin_field") && kind != PreferenceKind::Reward)
         problems.push_back(
             {"data.margin_field", fmt::format("cannot be used with objective {}; remove it, or set "
                                               "objective to reward",
-                                              objective_name(objective))});
+                                              name)});
     if (!kind) {
         check_token_keys(objective, problems);
         return problems;
     }
     if (objective.is_object()) check_keys(objective, *kind, problems);
-    const bool samples =
-        document.value(Json::json_pointer("/train/sample/every"), Json()).is_number_integer() &&
-        document[Json::json_pointer("/train/sample/every")] > 0;
-    if (*kind == PreferenceKind::Reward && samples)
+    if (*kind == PreferenceKind::Reward && positive(document, "/train/sample/every"))
         problems.push_back(
             {"train.sample.every",
              "cannot be used with objective reward, because a reward model writes no "
              "text; allowed: 0"});
-    const Json tasks = document.value(Json::json_pointer("/train/evaluation/tasks"), Json());
+    const Json tasks = key_at(document, "/train/evaluation/tasks");
     if (*kind == PreferenceKind::Reward && tasks.is_array() && !tasks.empty())
         problems.push_back(
             {"train.evaluation.tasks",

@@ -1,5 +1,3 @@
-#include "common/spec/check/resource_rules.hpp"
-
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -7,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "common/spec/check/problems.hpp"
+#include "common/spec/check/rules.hpp"
 #include "common/spec/job/node_sizes.hpp"
 #include "common/spec/job/resources.hpp"
 #include "common/spec/schema/units.hpp"

@@ -7,19 +7,14 @@
 
 #include <fmt/format.h>
 
-#include "common/spec/check/bad_step_rules.hpp"
-#include "common/spec/check/batch_rules.hpp"
-#include "common/spec/check/blend.hpp"
+#include "common/counted.hpp"
 #include "common/spec/check/checkpoint_rules.hpp"
 #include "common/spec/check/lora_rules.hpp"
-#include "common/spec/check/loss_scale_rules.hpp"
-#include "common/spec/check/model_source_rules.hpp"
-#include "common/spec/check/optimizer_rules.hpp"
+#include "common/spec/check/member.hpp"
 #include "common/spec/check/pipeline.hpp"
-#include "common/spec/check/preference_rules.hpp"
 #include "common/spec/check/problems.hpp"
 #include "common/spec/check/tensor.hpp"
-#include "common/spec/check/valid_sets.hpp"
+#include "common/spec/check/train_rules.hpp"
 #include "common/spec/job/resources.hpp"
 #include "common/spec/train/batch_size.hpp"
 #include "common/spec/train/preference.hpp"
@@ -27,30 +22,9 @@
 namespace roll::spec {
 namespace {
 
-// Returns the value at a JSON pointer; null if there is none.
-Json key_at(const Json& document, const char* pointer) {
-    const Json::json_pointer here(pointer);
-    return document.contains(here) ? document[here] : Json();
-}
-
-// Returns the positive integer at a JSON pointer; nullopt if there is none.
-std::optional<std::int64_t> positive(const Json& document, const char* pointer) {
-    const Json::json_pointer at(pointer);
-    if (!document.contains(at) || !document[at].is_number_integer()) return std::nullopt;
-    const auto value = document[at].get<std::int64_t>();
-    // The largest integer that the schema allows. A product of two such numbers fits 64 bits.
-    constexpr std::int64_t kLargest = 1000000000;
-    return value > 0 && value <= kLargest ? std::optional(value) : std::nullopt;
-}
-
-std::optional<double> real(const Json& document, const char* pointer) {
-    const Json::json_pointer at(pointer);
-    if (!document.contains(at) || !document[at].is_number()) return std::nullopt;
-    return document[at].get<double>();
-}
-
-std::string counted(std::int64_t number, const char* thing) {
-    return fmt::format("{} {}{}", number, thing, number == 1 ? "" : "s");
+std::optional<double> real(const Json& document, const std::string& pointer) {
+    const Json number = key_at(document, pointer);
+    return number.is_number() ? std::optional(number.get<double>()) : std::nullopt;
 }
 
 // Returns the product of positive numbers, at most 10^18, so that it fits 64 bits.
@@ -89,8 +63,7 @@ std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem
         ranks_on_node(static_cast<int>(gpus.value_or(0)), static_cast<int>(slots.value_or(1)),
                       static_cast<int>(each));
     const std::int64_t world = *nodes * per_node;
-    const Json::json_pointer layout("/parallel/layout");
-    if (document.contains(layout) && document[layout] == "auto") return std::nullopt;
+    if (key_at(document, "/parallel/layout") == "auto") return std::nullopt;
     const auto dp = positive(document, "/parallel/dp");
     const std::int64_t tp = positive(document, "/parallel/tp").value_or(1);
     const std::int64_t pp = positive(document, "/parallel/pp").value_or(1);
@@ -148,12 +121,8 @@ constexpr std::int64_t kLargestAxis = 1000000;  // the schema's maximum for a pa
 // Returns the pipeline's settings in `parallel` of the document, with defaults for missing keys;
 // nullopt if a number exceeds kLargestAxis.
 std::optional<ParallelSpec> pipeline_of(const Json& document) {
-    const auto number = [&](const char* key) {
-        return positive(document, (std::string("/parallel/") + key).c_str());
-    };
-    const auto is_true = [&](const char* key) {
-        const Json::json_pointer at(std::string("/parallel/") + key);
-        return document.contains(at) && document[at] == true;
+    const auto value_of = [&](const char* key) {
+        return key_at(document, std::string("/parallel/") + key);
     };
     ParallelSpec parallel;
     for (const auto& [key, value] : {std::pair{"pp", &parallel.pp},
@@ -161,23 +130,20 @@ std::optional<ParallelSpec> pipeline_of(const Json& document) {
                                      {"group", &parallel.group},
                                      {"first_layers", &parallel.first_layers},
                                      {"last_layers", &parallel.last_layers}}) {
-        const auto given = number(key);
+        const auto given = positive(document, std::string("/parallel/") + key);
         if (given > kLargestAxis) return std::nullopt;
         if (given) *value = static_cast<int>(*given);
     }
     const auto text = [&](const char* key) {
-        const Json value = key_at(document, (std::string("/parallel/") + key).c_str());
+        const Json value = value_of(key);
         return value.is_string() ? value.get<std::string>() : std::string();
     };
     parallel.schedule_file = text("schedule_file");
     parallel.pipeline_layout = text("pipeline_layout");
     parallel.stages_by_cost = text("stages") == "cost";
-    parallel.account_for_embedding = is_true("account_for_embedding");
-    parallel.account_for_loss = is_true("account_for_loss");
-    const Json::json_pointer at("/parallel/schedule");
-    const Json schedule = document.contains(at) ? document[at] : Json();
-    if (schedule.is_string())
-        parallel.schedule = schedule_named(schedule.get<std::string>()).value_or(Schedule::Auto);
+    parallel.account_for_embedding = value_of("account_for_embedding") == true;
+    parallel.account_for_loss = value_of("account_for_loss") == true;
+    parallel.schedule = schedule_named(text("schedule")).value_or(Schedule::Auto);
     return parallel;
 }
 
@@ -187,10 +153,8 @@ void check_tensor(const Json& document, std::vector<Problem>& problems) {
     const TensorSizes sizes{.heads = positive(document, "/model/num_attention_heads"),
                             .kv_heads = positive(document, "/model/num_key_value_heads"),
                             .intermediate = positive(document, "/model/intermediate_size")};
-    const Json::json_pointer sequence("/parallel/sequence");
-    const ParallelSpec parallel{
-        .tp = static_cast<int>(tp),
-        .sequence = document.contains(sequence) && document[sequence] == true};
+    const ParallelSpec parallel{.tp = static_cast<int>(tp),
+                                .sequence = key_at(document, "/parallel/sequence") == true};
     append(problems, tensor_problems(parallel, sizes));
 }
 
@@ -290,15 +254,15 @@ void check_heads(const Json& document, std::vector<Problem>& problems) {
 
 // Checks that the objective supports the value of data.train_on.
 void check_train_on(const Json& document, std::vector<Problem>& problems) {
-    const Json::json_pointer at("/data/train_on");
-    if (!document.contains(at) || document[at] == "assistant") return;
+    const Json train_on = key_at(document, "/data/train_on");
+    if (train_on.is_null() || train_on == "assistant") return;
     const Json given = document.value("objective", Json());
     const std::string objective = objective_name(given);
     if (objective != "sft" && !learns_completions(given))
         problems.push_back({"data.train_on",
                             fmt::format("is {}; allowed with objective \"{}\": only `assistant`, "
                                         "because this objective trains on {}",
-                                        document[at].dump(), objective,
+                                        train_on.dump(), objective,
                                         is_preference(objective) ? "the answers" : "all tokens")});
 }
 
@@ -317,8 +281,7 @@ void check_run_length(const Json& document, std::vector<Problem>& problems) {
 }
 
 void check_rates(const Json& document, std::vector<Problem>& problems) {
-    const Json::json_pointer here("/train/optimizer");
-    const Json optimizer = document.contains(here) ? document[here] : Json();
+    const Json optimizer = key_at(document, "/train/optimizer");
     if (!optimizer.is_object()) return;
     const auto refuse = [&](const char* key, const auto& value, const std::string& allowed) {
         problems.push_back({std::string("train.optimizer.") + key,
@@ -326,7 +289,7 @@ void check_rates(const Json& document, std::vector<Problem>& problems) {
     };
     const auto lr = real(optimizer, "/lr"), decay = real(optimizer, "/weight_decay");
     for (const char* key : {"min_lr", "init_lr"}) {
-        const auto rate = real(optimizer, (std::string("/") + key).c_str());
+        const auto rate = real(optimizer, std::string("/") + key);
         if (lr && rate && *rate > *lr) refuse(key, *rate, fmt::format("at most lr {}", *lr));
     }
     const auto steps = positive(document, "/train/steps"),
@@ -361,9 +324,8 @@ void check_rates(const Json& document, std::vector<Problem>& problems) {
 }
 
 bool holds_nothing_out(const Json& document) {
-    const Json::json_pointer at("/data/valid");
-    if (!document.contains(at)) return false;
-    return document[at].is_object() ? document[at].empty() : document[at] == 0;
+    const Json valid = key_at(document, "/data/valid");
+    return valid.is_object() ? valid.empty() : valid == 0;
 }
 
 // Returns true if the metric at `pointer` is the score of an evaluation task ("task_..."). Such a

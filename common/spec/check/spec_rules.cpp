@@ -1,13 +1,10 @@
-#include "common/spec/check/spec_rules.hpp"
-
 #include <cstdint>
 #include <string>
 
 #include <fmt/format.h>
 
-#include "common/spec/check/chain_rules.hpp"
 #include "common/spec/check/problems.hpp"
-#include "common/spec/check/resource_rules.hpp"
+#include "common/spec/check/rules.hpp"
 #include "common/spec/schema/cron.hpp"
 
 namespace roll::spec {

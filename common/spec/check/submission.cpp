@@ -7,7 +7,8 @@
 #include <fmt/format.h>
 
 #include "common/spec/check/document_size.hpp"
-#include "common/spec/check/file_rules.hpp"
+#include "common/spec/check/member.hpp"
+#include "common/spec/check/rules.hpp"
 #include "common/spec/job/document.hpp"
 #include "common/spec/job/staged_files.hpp"
 #include "common/spec/job/sweep.hpp"
@@ -29,8 +30,7 @@ Result<void> check_auto(const JobSpec& spec, const Json& document) {
     for (const auto& [path, name] :
          {std::pair("/parallel/layout", "parallel.layout"),
           std::pair("/train/micro_batch_size", "train.micro_batch_size")}) {
-        const Json::json_pointer key(path);
-        if (!document.contains(key) || document.at(key) != "auto") continue;
+        if (key_at(document, path) != "auto") continue;
         return fail(
             ErrorCode::InvalidArgument,
             fmt::format("{} of {} is auto, which only rollctl can replace", name, spec.name),

@@ -4,24 +4,17 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/replace.hpp"
 #include "common/spec/job/document.hpp"
 #include "common/spec/schema/placeholders.hpp"
 
 namespace roll::spec {
-namespace {
-
-void resolve_id(std::string& output, JobId id) {
-    for (auto at = output.find("{id}"); at != std::string::npos; at = output.find("{id}", at))
-        output.replace(at, 4, std::to_string(id.value));
-}
-
-}  // namespace
 
 std::vector<JobSpec> chain_of(JobSpec first, JobId id) {
     std::vector<JobSpec> then = std::exchange(first.then, {});
     // The output of a cron job keeps its "{id}", because each copy that the schedule queues has its
     // own id.
-    if (first.cron.empty()) resolve_id(first.output, id);
+    if (first.cron.empty()) first.output = replaced(first.output, "{id}", std::to_string(id.value));
     std::vector<JobSpec> jobs;
     jobs.reserve(1 + then.size());
     jobs.push_back(std::move(first));
@@ -36,7 +29,7 @@ std::vector<JobSpec> chain_of(JobSpec first, JobId id) {
             if (reference.what == "result") return result_directory(*job);
             return std::to_string(id.value + static_cast<std::uint64_t>(job - jobs.data()));
         };
-        resolve_id(spec.output, JobId{id.value + jobs.size()});
+        spec.output = replaced(spec.output, "{id}", std::to_string(id.value + jobs.size()));
         spec.output = replace_references(spec.output, resolve);
         if (auto document = read_document(spec.document.text())) {
             replace_everywhere(*document, resolve);

@@ -1,37 +1,18 @@
 #include "common/spec/job/job.hpp"
 
 #include <algorithm>
-#include <array>
+
+#include "common/enum_name.hpp"
 
 namespace roll::spec {
 namespace {
 
-constexpr std::array<std::pair<const char*, JobKind>, 6> kKinds{{{"train", JobKind::Train},
-                                                                 {"resume", JobKind::Resume},
-                                                                 {"tokenize", JobKind::Tokenize},
-                                                                 {"convert", JobKind::Convert},
-                                                                 {"merge", JobKind::Merge},
-                                                                 {"command", JobKind::Command}}};
-
-constexpr std::array<const char*, 3> kOnExit = {"stop", "retry", "avoid_node"};
-constexpr std::array<const char*, 4> kConditions = {"ok", "any", "failed", "exported"};
-
-template <class E, std::size_t N>
-std::optional<E> find_name(const std::array<const char*, N>& names, std::string_view name) {
-    const auto found =
-        std::ranges::find(names, name, [](const char* known) { return std::string_view(known); });
-    if (found == names.end()) return std::nullopt;
-    return static_cast<E>(found - names.begin());
-}
+// The names are in the order of the enumerators.
+constexpr std::array kKinds = {"train", "resume", "tokenize", "convert", "merge", "command"};
+constexpr std::array kOnExit = {"stop", "retry", "avoid_node"};
+constexpr std::array kConditions = {"ok", "any", "failed", "exported"};
 
 }  // namespace
-
-const char* name_of(JobKind kind) {
-    for (const auto& [name, value] : kKinds) {
-        if (value == kind) return name;
-    }
-    return "command";
-}
 
 std::chrono::seconds JobSpec::shortest_time() const {
     std::chrono::seconds shortest = resources.time;
@@ -39,25 +20,22 @@ std::chrono::seconds JobSpec::shortest_time() const {
     return shortest;
 }
 
-const char* name_of(OnExit what) { return kOnExit.at(static_cast<std::size_t>(what)); }
+const char* name_of(JobKind kind) { return name_in(kKinds, kind); }
+
+std::optional<JobKind> parse_kind(std::string_view name) {
+    return find_name<JobKind>(kKinds, name);
+}
+
+const char* name_of(OnExit what) { return name_in(kOnExit, what); }
 
 std::optional<OnExit> parse_on_exit(std::string_view name) {
     return find_name<OnExit>(kOnExit, name);
 }
 
-const char* name_of(After::Condition condition) {
-    return kConditions.at(static_cast<std::size_t>(condition));
-}
+const char* name_of(After::Condition condition) { return name_in(kConditions, condition); }
 
 std::optional<After::Condition> parse_condition(std::string_view name) {
     return find_name<After::Condition>(kConditions, name);
-}
-
-std::optional<JobKind> parse_kind(std::string_view name) {
-    for (const auto& [known, kind] : kKinds) {
-        if (name == known) return kind;
-    }
-    return std::nullopt;
 }
 
 }  // namespace roll::spec

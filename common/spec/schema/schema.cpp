@@ -6,9 +6,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "common/counted.hpp"
+#include "common/files.hpp"
 #include "common/spec/schema/instead.hpp"
 #include "common/spec/schema/nearest.hpp"
-#include "common/spec/schema/pattern.hpp"
 #include "common/spec/schema/placeholders.hpp"
 #include "common/spec/schema/string_format.hpp"
 
@@ -153,9 +154,14 @@ class Checker {
         }
         if (value.is_object()) check_object(*chosen, value, path);
         if (value.is_array()) check_array(*chosen, value, path);
-        if (value.is_string()) check_string(*chosen, value, path);
-        if (value.is_number()) check_number(*chosen, value, path);
-        check_values(*chosen, value, path);
+        const bool fits = (!value.is_string() || check_string(*chosen, value, path)) &&
+                          (!value.is_number() || is_within_limits(*chosen, value)) &&
+                          is_one_of(*chosen, value);
+        if (fits)
+            check_built(*chosen, value, path);
+        else
+            note(path, fmt::format("is {}; allowed: {}{}", show(value), allowed(schema),
+                                   suggestion(*chosen, value)));
         check_conditions(*chosen, value, path);
     }
 
@@ -240,18 +246,16 @@ class Checker {
     }
 
     void check_array(const OrderedJson& schema, const Json& value, const std::string& path) {
-        if (schema.contains("minItems") &&
-            double(value.size()) < schema["minItems"].get<double>()) {
-            note(path, fmt::format("has {} entries; allowed: at least {}", value.size(),
+        if (schema.contains("minItems") && double(value.size()) < schema["minItems"].get<double>())
+            note(path, fmt::format("has {}; allowed: at least {}", counted(value.size(), "entry"),
                                    schema["minItems"].get<double>()));
-        }
         if (!schema.contains("items")) return;
-        for (std::size_t i = 0; i < value.size(); ++i) {
+        for (std::size_t i = 0; i < value.size(); ++i)
             check(schema["items"], value[i], fmt::format("{}[{}]", path, i));
-        }
     }
 
-    void check_string(const OrderedJson& schema, const Json& value, const std::string& path) {
+    // Returns false if the text lacks the schema's pattern or format.
+    bool check_string(const OrderedJson& schema, const Json& value, const std::string& path) {
         const auto& text = value.get_ref<const std::string&>();
         const auto shortest = key_in(schema, "minLength");
         const auto pattern = key_in(schema, "pattern");
@@ -261,51 +265,50 @@ class Checker {
             pattern && !has_pattern(pattern->get_ref<const std::string&>(), text);
         const bool other_format =
             format && !has_format(format->get_ref<const std::string&>(), text);
-        if (too_short) {
+        const auto instead = instead_of(schema, text);
+        if (too_short)
             note(path, "is empty");
-        } else if (const auto instead = instead_of(schema, text); other_pattern && instead) {
+        else if (other_pattern && instead)
             note(path, fmt::format("is {}, {}", show(value), *instead));
-        } else if (other_pattern || other_format) {
-            note(path, fmt::format("is {}; allowed: {}", show(value), allowed(schema)));
-        }
+        else
+            return !other_pattern && !other_format;
+        return true;
     }
 
-    void check_number(const OrderedJson& schema, const Json& value, const std::string& path) {
+    // Returns whether the number is within the schema's limits.
+    static bool is_within_limits(const OrderedJson& schema, const Json& value) {
         const double number = value.get<double>();
-        const auto beyond = [&](const char* key, auto compare) {
+        const auto holds = [&](const char* key, auto compare) {
             const auto limit = key_in(schema, key);
-            return limit && !compare(number, limit->get<double>());
+            return !limit || compare(number, limit->get<double>());
         };
-        if (!std::isfinite(number) || beyond("minimum", std::greater_equal<>()) ||
-            beyond("maximum", std::less_equal<>()) ||
-            beyond("exclusiveMinimum", std::greater<>()) ||
-            beyond("exclusiveMaximum", std::less<>())) {
-            note(path, fmt::format("is {}; allowed: {}", show(value), allowed(schema)));
-        }
+        return std::isfinite(number) && holds("minimum", std::greater_equal<>()) &&
+               holds("maximum", std::less_equal<>()) &&
+               holds("exclusiveMinimum", std::greater<>()) &&
+               holds("exclusiveMaximum", std::less<>());
     }
 
-    // Checks enum, const and x-built. x-built lists the values that this release supports.
-    void check_values(const OrderedJson& schema, const Json& value, const std::string& path) {
-        const auto holds = [&](const OrderedJson& values) {
-            for (const OrderedJson& one : values)
-                if (is_equal(one, value)) return true;
-            return false;
-        };
+    static bool holds(const OrderedJson& values, const Json& value) {
+        return std::any_of(values.begin(), values.end(),
+                           [&](const OrderedJson& one) { return is_equal(one, value); });
+    }
+
+    // Returns whether the value is one of the schema's enum and const.
+    static bool is_one_of(const OrderedJson& schema, const Json& value) {
         const auto words = key_in(schema, "enum");
         const auto constant = key_in(schema, "const");
-        if ((words && !holds(*words)) || (constant && !is_equal(*constant, value))) {
-            note(path, fmt::format("is {}; allowed: {}{}", show(value), allowed(schema),
-                                   suggestion(schema, value)));
-            return;
-        }
+        return (!words || holds(*words, value)) && (!constant || is_equal(*constant, value));
+    }
+
+    // Checks x-built, the values that this release supports.
+    void check_built(const OrderedJson& schema, const Json& value, const std::string& path) {
         if (!schema.contains("x-built")) return;
         const OrderedJson& built = schema["x-built"];
-        if (built.is_boolean()) {
+        if (built.is_boolean())
             note(path, "is not supported yet");
-        } else if (!holds(built)) {
+        else if (!holds(built, value))
             note(path, fmt::format("{} is not supported yet; supported: {}", word(value),
                                    fmt::join(words_of(built), ", ")));
-        }
     }
 
     static std::string suggestion(const OrderedJson& schema, const Json& value) {
@@ -315,10 +318,9 @@ class Checker {
     }
 
     void check_conditions(const OrderedJson& schema, const Json& value, const std::string& path) {
-        if (schema.contains("allOf")) {
+        if (schema.contains("allOf"))
             for (const OrderedJson& part : schema["allOf"])
                 check_condition(part, schema, value, path);
-        }
         check_condition(schema, schema, value, path);
     }
 
@@ -416,9 +418,8 @@ void for_each_string(const OrderedJson& schema, Value& value, const std::string&
         }
     }
     if (value.is_array() && chosen->contains("items")) {
-        for (std::size_t i = 0; i < value.size(); ++i) {
+        for (std::size_t i = 0; i < value.size(); ++i)
             for_each_string((*chosen)["items"], value[i], fmt::format("{}[{}]", path, i), visit);
-        }
     }
 }
 
@@ -456,9 +457,8 @@ void fill_defaults(const OrderedJson& schema, Json& value) {
     }
     if (!chosen->contains("properties")) return;
     fill_from((*chosen)["properties"], value);
-    for (const auto& [key, field] : (*chosen)["properties"].items()) {
+    for (const auto& [key, field] : (*chosen)["properties"].items())
         if (value.contains(key)) fill_defaults(field, value[key]);
-    }
 }
 
 void make_paths_absolute(const OrderedJson& schema, Json& value, const std::string& base) {
@@ -475,9 +475,8 @@ std::vector<Problem> missing_files(const OrderedJson& schema, const Json& value)
     std::vector<Problem> problems;
     for_each_string(schema, value, "", [&](const auto& rule, const Json& text, const auto& path) {
         if (!rule.contains("x-exists") || !is_path(rule, text)) return;
-        std::error_code error;
         const auto name = text.template get<std::string>();
-        if (!fs::exists(name, error)) {
+        if (!path_exists(name)) {
             problems.push_back({path, fmt::format("is {}, which does not exist", name)});
         }
     });
@@ -488,7 +487,7 @@ std::string allowed(const OrderedJson& schema) {
     if (schema.contains("oneOf")) {
         std::vector<std::string> branches;
         for (const OrderedJson& one : schema["oneOf"]) branches.push_back(allowed(one));
-        return one_of(branches);
+        return fmt::format("{}", fmt::join(branches, ", or "));
     }
     if (schema.contains("x-allowed")) return schema["x-allowed"].get<std::string>();
     if (schema.contains("enum") || has_list(schema, "x-built")) return one_of(built_words(schema));

@@ -1,6 +1,9 @@
 #include "common/spec/schema/string_format.hpp"
 
 #include <array>
+#include <map>
+
+#include <boost/regex.hpp>
 
 #include "common/pattern.hpp"
 #include "common/spec/schema/array.hpp"
@@ -43,6 +46,14 @@ const Format* format_named(std::string_view name) {
     return nullptr;
 }
 
+// Returns the compiled pattern. Keeps compiled patterns, because compiling them takes longer than
+// the rest of a job's check.
+const boost::regex& compiled(const std::string& pattern) {
+    static thread_local std::map<std::string, boost::regex> known;
+    const auto found = known.find(pattern);
+    return found != known.end() ? found->second : known.emplace(pattern, pattern).first->second;
+}
+
 }  // namespace
 
 std::string_view format_words(std::string_view format) {
@@ -53,6 +64,10 @@ std::string_view format_words(std::string_view format) {
 bool has_format(std::string_view format, std::string_view text) {
     const Format* found = format_named(format);
     return found == nullptr || found->accepts(text);
+}
+
+bool has_pattern(const std::string& pattern, const std::string& text) {
+    return boost::regex_search(text, compiled(pattern), boost::match_single_line);
 }
 
 }  // namespace roll::spec

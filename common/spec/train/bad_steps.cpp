@@ -7,24 +7,20 @@
 namespace roll::spec {
 namespace {
 
-constexpr Names<OnBadStep, 4> kOnNotFinite{{{"stop", OnBadStep::Stop},
-                                            {"skip", OnBadStep::Skip},
-                                            {"retry", OnBadStep::Retry},
-                                            {"rewind", OnBadStep::Rewind}}};
-constexpr Names<OnBadStep, 4> kOnSpike{{{"ignore", OnBadStep::Ignore},
-                                        {"skip", OnBadStep::Skip},
-                                        {"rewind", OnBadStep::Rewind},
-                                        {"stop", OnBadStep::Stop}}};
+// Names of the policies, in the order of OnBadStep. The schema's checker refuses `ignore` for
+// on_not_finite, and `retry` for on_spike.
+constexpr std::array kOnBadSteps = {"ignore", "stop", "skip", "retry", "rewind"};
 
 }  // namespace
 
 Result<BadStepSpec> bad_step_spec(const Json& train) {
     BadStepSpec spec;
     ROLL_TRY(spec.on_not_finite,
-             pick("train.on_not_finite", train.value("on_not_finite", std::string("stop")),
-                  kOnNotFinite));
+             pick<OnBadStep>("train.on_not_finite",
+                             train.value("on_not_finite", std::string("stop")), kOnBadSteps));
     ROLL_TRY(spec.on_spike,
-             pick("train.on_spike", train.value("on_spike", std::string("ignore")), kOnSpike));
+             pick<OnBadStep>("train.on_spike", train.value("on_spike", std::string("ignore")),
+                             kOnBadSteps));
     if (!train.contains("spike")) return spec;
     spec.deviations = train["spike"].value("deviations", spec.deviations);
     spec.window = train["spike"].value("window", spec.window);

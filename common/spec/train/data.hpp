@@ -69,7 +69,10 @@ struct DataSpec {
     // Names of keys and roles that differ from the default names (worker/chat/conversation.hpp)
     std::map<std::string, std::string> columns, tags;
     bool completions = false;  // each line has a prompt and completions (objective sft)
-    bool pairs = false;        // each line has a pair of completions; implies `completions`
+    // For objective sft: a line without a prompt may have a text under `field`, which is learned
+    // whole.
+    bool texts = false;
+    bool pairs = false;  // each line has a pair of completions; implies `completions`
     // Each line has a completion with a label, or a pair of completions. A pair becomes two
     // completions with labels. Implies `completions`.
     bool labels = false;

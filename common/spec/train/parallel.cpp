@@ -1,52 +1,27 @@
 #include "common/spec/train/parallel.hpp"
 
-#include <array>
-#include <utility>
+#include "common/enum_name.hpp"
 
 namespace roll::spec {
 namespace {
 
-constexpr std::array<std::pair<const char*, Schedule>, 7> kPipelineNames{
-    {{"auto", Schedule::Auto},
-     {"1f1b", Schedule::OneForwardOneBackward},
-     {"interleaved", Schedule::Interleaved},
-     {"gpipe", Schedule::Gpipe},
-     {"zb-h1", Schedule::ZeroBubbleH1},
-     {"zb-v", Schedule::ZeroBubbleV},
-     {"dualpipe-v", Schedule::DualPipeV}}};
-
-constexpr std::array<std::pair<const char*, Recompute>, 6> kRecomputeNames{
-    {{"none", Recompute::None},
-     {"attention", Recompute::Attention},
-     {"mlp", Recompute::Mlp},
-     {"attention+mlp", Recompute::AttentionMlp},
-     {"full", Recompute::Full},
-     {"auto", Recompute::Auto}}};
+// The names are in the order of the enumerators.
+constexpr std::array kSchedules = {"auto",  "1f1b", "interleaved", "gpipe",
+                                   "zb-h1", "zb-v", "dualpipe-v"};
+constexpr std::array kRecomputes = {"none", "attention", "mlp", "attention+mlp", "full", "auto"};
 
 }  // namespace
 
-const char* name_of(Schedule schedule) {
-    for (const auto& [name, value] : kPipelineNames)
-        if (value == schedule) return name;
-    return "";
-}
+const char* name_of(Schedule schedule) { return name_in(kSchedules, schedule); }
 
 std::optional<Schedule> schedule_named(std::string_view name) {
-    for (const auto& [known, value] : kPipelineNames)
-        if (known == name) return value;
-    return std::nullopt;
+    return find_name<Schedule>(kSchedules, name);
 }
 
-const char* name_of(Recompute recompute) {
-    for (const auto& [name, value] : kRecomputeNames)
-        if (value == recompute) return name;
-    return "";
-}
+const char* name_of(Recompute recompute) { return name_in(kRecomputes, recompute); }
 
 std::optional<Recompute> recompute_named(std::string_view name) {
-    for (const auto& [known, value] : kRecomputeNames)
-        if (known == name) return value;
-    return std::nullopt;
+    return find_name<Recompute>(kRecomputes, name);
 }
 
 }  // namespace roll::spec

@@ -1,24 +1,15 @@
 #include "common/spec/train/preference.hpp"
 
+#include <algorithm>
+
+#include "common/enum_name.hpp"
+
 namespace roll::spec {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, PairLoss>, 7> kLosses{
-    {{"sigmoid", PairLoss::Sigmoid},
-     {"robust", PairLoss::Robust},
-     {"ipo", PairLoss::Ipo},
-     {"hinge", PairLoss::Hinge},
-     {"sigmoid_norm", PairLoss::SigmoidNorm},
-     {"kto", PairLoss::Kto},
-     {"apo_zero_unpaired", PairLoss::ApoZero}}};
-
-template <class E, std::size_t N>
-std::optional<E> value_named(const std::array<std::pair<std::string_view, E>, N>& names,
-                             std::string_view name) {
-    for (const auto& [known, value] : names)
-        if (known == name) return value;
-    return std::nullopt;
-}
+// Names of the losses, in the order of PairLoss.
+constexpr std::array kLosses = {"sigmoid", "robust",           "ipo", "hinge", "sigmoid_norm",
+                                "kto",     "apo_zero_unpaired"};
 
 // Returns the default settings of a kind of objective. These are the defaults of TRL. Only SimPO
 // has the values of its paper instead.
@@ -34,7 +25,9 @@ PreferenceSpec usual(PreferenceKind kind) {
 }  // namespace
 
 std::optional<PreferenceKind> preference_named(std::string_view name) {
-    return value_named(kPreferenceKinds, name);
+    const auto found =
+        std::ranges::find(kPreferenceKinds, name, [](const auto& kind) { return kind.first; });
+    return found == kPreferenceKinds.end() ? std::nullopt : std::optional(found->second);
 }
 
 const char* name_of(PreferenceKind kind) {
@@ -52,15 +45,13 @@ bool learns_completions(const Json& objective) {
            objective.value("base", Json()) == "sft";
 }
 
-bool is_preference(std::string_view objective) {
-    return value_named(kPreferenceKinds, objective).has_value();
-}
+bool is_preference(std::string_view objective) { return preference_named(objective).has_value(); }
 
 PreferenceSpec preference_spec(const Json& json) {
     PreferenceSpec spec =
-        usual(value_named(kPreferenceKinds, objective_name(json)).value_or(PreferenceKind::Dpo));
+        usual(preference_named(objective_name(json)).value_or(PreferenceKind::Dpo));
     if (!json.is_object()) return spec;
-    spec.loss = value_named(kLosses, json.value("loss", std::string())).value_or(spec.loss);
+    spec.loss = find_name<PairLoss>(kLosses, json.value("loss", "")).value_or(spec.loss);
     spec.beta = json.value("beta", spec.beta);
     spec.label_smoothing = json.value("label_smoothing", spec.label_smoothing);
     spec.gamma = json.value("gamma", spec.gamma);

@@ -9,36 +9,33 @@
 namespace roll::spec {
 namespace {
 
-constexpr Names<Packing, 3> kPackings{{{"in_order", Packing::InOrder},
-                                       {"best_fit", Packing::BestFit},
-                                       {"wrapped", Packing::Wrapped}}};
-constexpr Names<Truncation, 6> kTruncations{{{"end", Truncation::End},
-                                             {"start", Truncation::Start},
-                                             {"prompt", Truncation::Prompt},
-                                             {"split", Truncation::Split},
-                                             {"drop", Truncation::Drop},
-                                             {"error", Truncation::Error}}};
+constexpr std::array kPackings = {"in_order", "best_fit", "wrapped"};
+constexpr std::array kTruncations = {"end", "start", "prompt", "split", "drop", "error"};
 
 // Reads a key of `data` whose value is one of `names`. If the key is missing, its value is the
 // first name.
 template <class E, std::size_t N>
-Result<void> read_name(JsonReader& reader, const char* key, const Names<E, N>& names, E& value) {
-    const auto text = reader.get_or<std::string>(key, names[0].first);
-    ROLL_TRY(value, pick("data." + std::string(key), text, names));
+Result<void> read_name(JsonReader& reader, const char* key, const std::array<const char*, N>& names,
+                       E& value) {
+    const auto text = reader.get_or<std::string>(key, names[0]);
+    ROLL_TRY(value, pick<E>("data." + std::string(key), text, names));
     return {};
 }
 
 }  // namespace
 
-const char* name_of(Packing packing) { return kPackings[static_cast<std::size_t>(packing)].first; }
+const char* name_of(Packing packing) { return name_in(kPackings, packing); }
 
-const char* name_of(Truncation truncation) {
-    return kTruncations[static_cast<std::size_t>(truncation)].first;
-}
+const char* name_of(Truncation truncation) { return name_in(kTruncations, truncation); }
 
 Result<void> read_rows(JsonReader& reader, DataSpec& data) {
     ROLL_TRY_VOID(read_name(reader, "packing", kPackings, data.packing));
     return read_name(reader, "truncate", kTruncations, data.truncate);
+}
+
+void read_text_field(JsonReader& reader, DataSpec& data) {
+    data.texts = !reader.raw("field").is_null();
+    data.field = reader.get_or("field", data.field);
 }
 
 Result<void> read_valid(const Json& json, DataSpec& data) {

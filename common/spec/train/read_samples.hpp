@@ -17,4 +17,7 @@ Result<void> read_rows(JsonReader& reader, DataSpec& data);
 // Reads how samples are drawn from the training files.
 void read_blend(JsonReader& reader, DataSpec& data);
 
+// Reads the name of the field of texts.
+void read_text_field(JsonReader& reader, DataSpec& data);
+
 }  // namespace roll::spec

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "common/counted.hpp"
 #include "common/spec/job/resources.hpp"
 #include "common/spec/schema/units.hpp"
 #include "common/spec/train/model_source.hpp"
@@ -14,51 +15,20 @@
 namespace roll::spec {
 namespace {
 
-constexpr Names<Objective, 9> kObjectives{{{"pretrain", Objective::Pretrain},
-                                           {"sft", Objective::Sft},
-                                           {"distill", Objective::Pretrain},
-                                           {"dpo", Objective::Preference},
-                                           {"simpo", Objective::Preference},
-                                           {"orpo", Objective::Preference},
-                                           {"cpo", Objective::Preference},
-                                           {"kto", Objective::Preference},
-                                           {"reward", Objective::Preference}}};
-constexpr Names<TrainOn, 3> kTrainOn{
-    {{"assistant", TrainOn::Assistant}, {"all", TrainOn::All}, {"last", TrainOn::Last}}};
-constexpr Names<Precision, 4> kPrecisions{{{"fp32", Precision::Fp32},
-                                           {"fp64", Precision::Fp64},
-                                           {"bf16", Precision::Bf16},
-                                           {"fp16", Precision::Fp16}}};
-constexpr Names<Normalize, 2> kNormalizes{
-    {{"step", Normalize::Step}, {"microbatch", Normalize::Microbatch}}};
-constexpr Names<FaultPhase, 5> kFaultPhases{{{"forward", FaultPhase::Forward},
-                                             {"backward", FaultPhase::Backward},
-                                             {"reduce", FaultPhase::Reduce},
-                                             {"optimizer", FaultPhase::Optimizer},
-                                             {"save", FaultPhase::Save}}};
-constexpr Names<FaultKind, 8> kFaultKinds{{{"kill", FaultKind::Kill},
-                                           {"hang", FaultKind::Hang},
-                                           {"nan", FaultKind::Nan},
-                                           {"exit", FaultKind::Exit},
-                                           {"flip", FaultKind::Flip},
-                                           {"glitch", FaultKind::Glitch},
-                                           {"slow", FaultKind::Slow},
-                                           {"disk_full", FaultKind::DiskFull}}};
-constexpr Names<LrSchedule, 5> kLrSchedules{{{"constant", LrSchedule::Constant},
-                                             {"linear", LrSchedule::Linear},
-                                             {"cosine", LrSchedule::Cosine},
-                                             {"inverse-square-root", LrSchedule::InverseSquareRoot},
-                                             {"wsd", LrSchedule::Wsd}}};
-constexpr Names<WsdDecay, 4> kWsdDecays{{{"linear", WsdDecay::Linear},
-                                         {"cosine", WsdDecay::Cosine},
-                                         {"exponential", WsdDecay::Exponential},
-                                         {"minus_sqrt", WsdDecay::MinusSqrt}}};
-constexpr Names<WeightDecaySchedule, 3> kDecaySchedules{
-    {{"constant", WeightDecaySchedule::Constant},
-     {"linear", WeightDecaySchedule::Linear},
-     {"cosine", WeightDecaySchedule::Cosine}}};
-constexpr Names<ExportDtype, 3> kExportDtypes{
-    {{"fp32", ExportDtype::Fp32}, {"bf16", ExportDtype::Bf16}, {"fp16", ExportDtype::Fp16}}};
+// Names of the enumerators, in the order of their types.
+constexpr std::array kTrainOn = {"assistant", "all", "last"};
+constexpr std::array kPrecisions = {"fp32", "fp64", "bf16", "fp16"};
+constexpr std::array kNormalizes = {"step", "microbatch"};
+constexpr std::array kFaultPhases = {"forward", "backward", "reduce", "optimizer", "save"};
+constexpr std::array kFaultKinds = {"kill", "hang",   "nan",  "exit",
+                                    "flip", "glitch", "slow", "disk_full"};
+constexpr std::array kLrSchedules = {"constant", "linear", "cosine", "inverse-square-root", "wsd"};
+constexpr std::array kWsdDecays = {"linear", "cosine", "exponential", "minus_sqrt"};
+constexpr std::array kDecaySchedules = {"constant", "linear", "cosine"};
+constexpr std::array kExportDtypes = {"fp32", "bf16", "fp16"};
+
+constexpr std::array kObjectives = {"pretrain", "sft", "distill", "dpo",   "simpo",
+                                    "orpo",     "cpo", "kto",     "reward"};
 
 // Returns a section of the document. Returns an empty object if the section is missing, because all
 // its keys have defaults.
@@ -91,10 +61,10 @@ Result<DataSpec> read_data(const Json& json) {
     DataSpec data;
     data.train = reader.get<std::vector<std::string>>("train");
     read_blend(reader, data);
+    read_text_field(reader, data);
     ROLL_TRY_VOID(read_rows(reader, data));
     data.track = reader.get_or("track", data.track);
     ROLL_TRY_VOID(read_valid(reader.raw("valid"), data));
-    data.field = reader.get_or("field", data.field);
     data.prompt_field = reader.get_or("prompt_field", data.prompt_field);
     data.completion_field = reader.get_or("completion_field", data.completion_field);
     data.label_field = reader.get_or("label_field", data.label_field);
@@ -110,7 +80,7 @@ Result<DataSpec> read_data(const Json& json) {
     data.append_eos = reader.get_or("append_eos", data.append_eos);
     data.verify = reader.get_or("verify", data.verify);
     ROLL_TRY_VOID(reader.finish_lenient());
-    ROLL_TRY(data.train_on, pick("data.train_on", train_on, kTrainOn));
+    ROLL_TRY(data.train_on, pick<TrainOn>("data.train_on", train_on, kTrainOn));
     return data;
 }
 
@@ -148,13 +118,14 @@ Result<void> read_objective(const Json& json, TrainSpec& spec) {
     const Json& given = reader.raw("objective");
     const std::string objective = objective_name(given);
     ROLL_TRY_VOID(reader.finish_lenient());
-    ROLL_TRY(spec.objective, pick("objective", objective, kObjectives));
+    ROLL_TRY_VOID(pick<std::size_t>("objective", objective, kObjectives));
+    if (is_preference(objective)) spec.objective = Objective::Preference;
     if (spec.objective == Objective::Preference)
         spec.preference = preference_spec(given);
     else
         spec.loss = token_loss_spec(given);
     spec.teacher = teacher_spec(given);
-    if (learns_completions(given)) spec.objective = Objective::Sft;
+    if (objective == "sft" || learns_completions(given)) spec.objective = Objective::Sft;
     if (spec.objective == Objective::Pretrain) return {};
     return learn_completions(spec, objective, spec.data);
 }
@@ -231,12 +202,11 @@ Result<ParallelSpec> read_parallel(const Json& json, const Json& resources_json)
         return fail(ErrorCode::InvalidArgument, "parallel: tp, pp and cp must be at least 1");
     parallel.dp = reader.get_or("dp", ranks / others);
     ROLL_TRY_VOID(reader.finish_lenient());
-    if (parallel.dp < 1) {
+    if (parallel.dp < 1)
         return fail(ErrorCode::InvalidArgument,
-                    fmt::format("parallel.dp is {}; allowed: at least 1. The job has {} ranks, and "
+                    fmt::format("parallel.dp is {}; allowed: at least 1. The job has {}, and "
                                 "tp x pp x cp is {}",
-                                parallel.dp, ranks, others));
-    }
+                                parallel.dp, counted(ranks, "rank"), others));
     const auto known = schedule_named(schedule);
     if (!known)
         return fail(
@@ -270,10 +240,13 @@ Result<OptimizerSpec> read_optimizer(const Json& json) {
     for (const auto& [pattern, decays_it] : decays.items())
         optimizer.decays.emplace_back(pattern, decays_it == true);
     ROLL_TRY_VOID(reader.finish_lenient());
-    ROLL_TRY(optimizer.schedule, pick("train.optimizer.schedule", schedule, kLrSchedules));
-    ROLL_TRY(optimizer.wsd_decay, pick("train.optimizer.wsd_decay", wsd_decay, kWsdDecays));
+    ROLL_TRY(optimizer.schedule,
+             pick<LrSchedule>("train.optimizer.schedule", schedule, kLrSchedules));
+    ROLL_TRY(optimizer.wsd_decay,
+             pick<WsdDecay>("train.optimizer.wsd_decay", wsd_decay, kWsdDecays));
     ROLL_TRY(optimizer.weight_decay_schedule,
-             pick("train.optimizer.weight_decay_schedule", decay_schedule, kDecaySchedules));
+             pick<WeightDecaySchedule>("train.optimizer.weight_decay_schedule", decay_schedule,
+                                       kDecaySchedules));
     ROLL_TRY_VOID(read_update_rule(json, optimizer));
     return optimizer;
 }
@@ -355,8 +328,8 @@ Result<FaultSpec> read_fault(const Json& json) {
     fault.ms = reader.get_or<std::int64_t>("ms", 0);
     const auto phase = reader.get<std::string>("phase"), kind = reader.get<std::string>("kind");
     ROLL_TRY_VOID(reader.finish_lenient());
-    ROLL_TRY(fault.phase, pick("train.faults.phase", phase, kFaultPhases));
-    ROLL_TRY(fault.kind, pick("train.faults.kind", kind, kFaultKinds));
+    ROLL_TRY(fault.phase, pick<FaultPhase>("train.faults.phase", phase, kFaultPhases));
+    ROLL_TRY(fault.kind, pick<FaultKind>("train.faults.kind", kind, kFaultKinds));
     return fault;
 }
 
@@ -404,8 +377,8 @@ Result<void> read_training(const Json& json, TrainSpec& spec) {
     ROLL_TRY(spec.best, read_best(section(reader, "best")));
     ROLL_TRY(spec.evaluation, read_evaluation(section(reader, "evaluation")));
     ROLL_TRY_VOID(reader.finish_lenient());
-    ROLL_TRY(spec.precision, pick("train.precision", precision, kPrecisions));
-    ROLL_TRY(spec.normalize, pick("train.normalize", normalize, kNormalizes));
+    ROLL_TRY(spec.precision, pick<Precision>("train.precision", precision, kPrecisions));
+    ROLL_TRY(spec.normalize, pick<Normalize>("train.normalize", normalize, kNormalizes));
     ROLL_TRY(spec.bad_steps, bad_step_spec(json));
     return {};
 }
@@ -440,16 +413,14 @@ Result<void> read_export(const Json& json, TrainSpec& spec) {
     spec.export_every = reader.get_or("every", spec.export_every);
     spec.export_keep = reader.get_or("keep", spec.export_keep);
     ROLL_TRY_VOID(reader.finish_lenient());
-    ROLL_TRY(spec.export_dtype, pick("export.dtype", dtype, kExportDtypes));
+    ROLL_TRY(spec.export_dtype, pick<ExportDtype>("export.dtype", dtype, kExportDtypes));
     return {};
 }
 
 }  // namespace
 
-const char* name_of(FaultPhase phase) {
-    return kFaultPhases[static_cast<std::size_t>(phase)].first;
-}
-const char* name_of(FaultKind kind) { return kFaultKinds[static_cast<std::size_t>(kind)].first; }
+const char* name_of(FaultPhase phase) { return name_in(kFaultPhases, phase); }
+const char* name_of(FaultKind kind) { return name_in(kFaultKinds, kind); }
 
 void set_steps(TrainSpec& spec, std::int64_t steps) {
     spec.steps = steps;

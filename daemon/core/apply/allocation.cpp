@@ -1,8 +1,7 @@
-#include "daemon/core/apply/allocation.hpp"
-
 #include <algorithm>
 
 #include "common/check.hpp"
+#include "daemon/core/apply/on.hpp"
 
 namespace roll::core {
 namespace {

@@ -1,11 +1,7 @@
 #include "daemon/core/apply/apply.hpp"
 
-#include "daemon/core/apply/allocation.hpp"
-#include "daemon/core/apply/attempt.hpp"
 #include "daemon/core/apply/indexing.hpp"
-#include "daemon/core/apply/job.hpp"
-#include "daemon/core/apply/site.hpp"
-#include "daemon/core/apply/worker.hpp"
+#include "daemon/core/apply/on.hpp"
 
 namespace roll::core {
 namespace {

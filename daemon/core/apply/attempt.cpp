@@ -1,11 +1,9 @@
-#include "daemon/core/apply/attempt.hpp"
-
 #include <algorithm>
 
-#include "daemon/core/apply/allocation.hpp"
 #include "daemon/core/apply/faults.hpp"
 #include "daemon/core/apply/find.hpp"
 #include "daemon/core/apply/indexing.hpp"
+#include "daemon/core/apply/on.hpp"
 #include "daemon/core/facts/exit_policy.hpp"
 #include "daemon/core/facts/save_margin.hpp"
 

@@ -1,9 +1,8 @@
-#include "daemon/core/apply/job.hpp"
-
 #include <algorithm>
 #include <iterator>
 
 #include "daemon/core/apply/find.hpp"
+#include "daemon/core/apply/on.hpp"
 #include "daemon/core/facts/lookups.hpp"
 
 namespace roll::core {

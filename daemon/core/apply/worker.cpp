@@ -1,7 +1,6 @@
-#include "daemon/core/apply/worker.hpp"
-
 #include "daemon/core/apply/faults.hpp"
 #include "daemon/core/apply/find.hpp"
+#include "daemon/core/apply/on.hpp"
 
 namespace roll::core {
 

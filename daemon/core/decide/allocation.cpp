@@ -1,7 +1,6 @@
-#include "daemon/core/decide/allocation.hpp"
-
 #include <algorithm>
 
+#include "daemon/core/decide/on.hpp"
 #include "daemon/core/facts/lookups.hpp"
 
 namespace roll::core {
@@ -37,7 +36,8 @@ bool is_heard(const State& s, AllocationId id) {
 void lose_workers(const State& s, AllocationId allocation, const std::string& reason, Time now,
                   Events& events) {
     for (const auto& [id, worker] : s.workers) {
-        if (worker.allocation == allocation) events.push_back(WorkerLost{id, reason, now});
+        if (worker.allocation == allocation)
+            events.push_back(WorkerLost{id, reason, now, worker.node});
     }
 }
 

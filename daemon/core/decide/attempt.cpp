@@ -1,8 +1,7 @@
-#include "daemon/core/decide/attempt.hpp"
-
 #include <algorithm>
 
 #include "daemon/core/decide/find.hpp"
+#include "daemon/core/decide/on.hpp"
 
 namespace roll::core {
 namespace {
@@ -14,11 +13,6 @@ Result<Events> end_member(const State& s, MemberEnded ended) {
 }
 
 }  // namespace
-
-bool is_current(const State& state, WorkerId worker, const AttemptKey& key) {
-    const Place* place = member(state, key, worker);
-    return place != nullptr && !place->ended;
-}
 
 Result<Events> on(const State& s, const MemberStarted& in, Time now) {
     const Place* place = member(s, in.attempt, in.worker);

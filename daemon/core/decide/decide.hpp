@@ -12,4 +12,9 @@ namespace roll::core {
 // and the worker kills the attempt.
 Result<Events> decide(const State& state, const Input& input, Time now);
 
+// Returns whether `key` is its job's current attempt and has a member on the worker that has not
+// ended. If not, rolld ignores what the worker reports about the attempt. rolld's answer then lists
+// the attempt as FENCED, and the worker kills the attempt.
+bool is_current(const State& state, WorkerId worker, const AttemptKey& key);
+
 }  // namespace roll::core

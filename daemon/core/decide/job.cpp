@@ -1,9 +1,8 @@
-#include "daemon/core/decide/job.hpp"
-
 #include <algorithm>
 
 #include "common/check.hpp"
 #include "daemon/core/decide/find.hpp"
+#include "daemon/core/decide/on.hpp"
 
 namespace roll::core {
 namespace {

@@ -1,6 +1,6 @@
-#include "daemon/core/decide/site.hpp"
-
 #include <algorithm>
+
+#include "daemon/core/decide/on.hpp"
 
 namespace roll::core {
 

@@ -1,27 +1,40 @@
-#include "daemon/core/decide/submit.hpp"
-
 #include <algorithm>
 
-#include "common/spec/check/chain_rules.hpp"
-#include "common/spec/check/spec_rules.hpp"
+#include <fmt/format.h>
+
+#include "common/replace.hpp"
+#include "common/spec/check/rules.hpp"
 #include "common/spec/job/array_tasks.hpp"
 #include "common/spec/job/chain.hpp"
 #include "common/spec/job/same_job.hpp"
+#include "common/spec/job/sweep.hpp"
 #include "common/spec/schema/array.hpp"
 #include "common/spec/schema/cron.hpp"
 #include "daemon/core/decide/find.hpp"
-#include "daemon/core/decide/sizes.hpp"
+#include "daemon/core/decide/on.hpp"
 #include "daemon/core/facts/dependency.hpp"
 #include "daemon/core/placement/limits.hpp"
 
 namespace roll::core {
 namespace {
 
-std::string resolve(std::string text, JobId id) {
-    const std::string mark = "{id}";
-    for (auto at = text.find(mark); at != std::string::npos; at = text.find(mark, at))
-        text.replace(at, mark.size(), std::to_string(id.value));
-    return text;
+// Fails if `spec` makes jobs that are too large in total. `jobs` is the number of these jobs. Each
+// of them holds the whole document of `spec`.
+Result<void> check_copies(const spec::JobSpec& spec, std::size_t jobs) {
+    constexpr std::size_t kBytesMax = 256u << 20;
+    // Only the first trial of a sweep keeps the list of all trials.
+    const auto trials = spec::Trials::of(spec.document.text());
+    const std::size_t document = trials && trials->count() > 0
+                                     ? trials->document(trials->count() - 1).size()
+                                     : spec.document.size();
+    const std::size_t each = document + spec.export_document.size();
+    if (each * jobs <= kBytesMax) return {};
+    return fail(
+        ErrorCode::InvalidArgument,
+        fmt::format("array: the job documents of {} tasks have {} bytes each, which is more "
+                    "than 256 MiB in total",
+                    jobs, each),
+        "put a large script into a file, or make fewer tasks");
 }
 
 // Returns the account to charge for a submission. Fails with NotFound if there is no such account.
@@ -100,7 +113,8 @@ Result<Events> repeated(const State& s, const Submit& in, JobId id) {
         return fail(ErrorCode::InvalidArgument, spec::sentence(problems.front()));
     ROLL_TRY(std::vector<spec::JobSpec> tasks, tasks_of(in.spec, id));
     spec::JobSpec spec = std::move(tasks.front());
-    spec.output = spec.cron.empty() ? resolve(spec.output, id) : in.spec.output;
+    spec.output = spec.cron.empty() ? replaced(spec.output, "{id}", std::to_string(id.value))
+                                    : in.spec.output;
     ROLL_TRY_VOID(check_after(s, spec.after));
     if (job.spec.after.size() > spec.after.size()) spec.after = each_by_itself(s, spec.after);
     spec.priority = job.spec.priority;
@@ -147,14 +161,22 @@ Result<void> check_circle(const State& s, const std::optional<JobId>& into,
                 "submit the job without `into` or without `after`");
 }
 
-// Checks the job from which a spec starts. A job that has not ended may still save a checkpoint.
+// Checks the job from which a spec starts. A resumed job needs a checkpoint when it starts: one
+// that is recorded, or one that the other job may still save because the resumed job waits for its
+// end.
 Result<void> check_source(const State& s, const spec::JobSpec& spec) {
     if (!spec.source_job) return {};
     const Job* source = find(s.jobs, *spec.source_job);
     if (source == nullptr) return no_such_job(*spec.source_job);
     const bool resumes = spec.kind == spec::JobKind::Resume;
-    if (!resumes || !is_over(source->phase) || !source->checkpoints.empty()) return {};
+    if (!resumes || !source->checkpoints.empty()) return {};
     const std::string number = std::to_string(spec.source_job->value);
+    if (!is_over(source->phase) && lead_to(s, spec.after, *spec.source_job)) return {};
+    if (!is_over(source->phase))
+        return fail(ErrorCode::Refused,
+                    "job " + number + " has no checkpoint yet, so it cannot be resumed now",
+                    "--after any:" + number + " resumes it once it has ended; rollctl checkpoint " +
+                        number + " saves a checkpoint now");
     return fail(ErrorCode::Refused,
                 "job " + number + " has ended without a checkpoint, so it cannot be resumed",
                 "rollctl resubmit " + number + " trains from the start; rollctl show " + number +
@@ -196,7 +218,7 @@ Result<Events> on(const State& s, const Submit& in, Time now) {
             spec.begin = spec::next_after(spec::parse_cron(spec.cron).value(),
                                           std::max(now, spec.begin.value_or(now)));
         else
-            spec.output = resolve(spec.output, id);
+            spec.output = replaced(spec.output, "{id}", std::to_string(id.value));
         const JobId array{in.spec.array ? s.next_job : 0};
         events.push_back(
             JobSubmitted{id, events.empty() ? in.key : "", in.user, std::move(spec), now, array});

@@ -1,11 +1,9 @@
-#include "daemon/core/decide/worker.hpp"
-
 #include <algorithm>
 
 #include "common/check.hpp"
-#include "daemon/core/decide/allocation.hpp"
-#include "daemon/core/decide/attempt.hpp"
+#include "daemon/core/decide/decide.hpp"
 #include "daemon/core/decide/find.hpp"
+#include "daemon/core/decide/on.hpp"
 #include "daemon/core/facts/lookups.hpp"
 #include "daemon/core/facts/machines.hpp"
 
@@ -14,7 +12,7 @@ namespace roll::core {
 Result<Events> on(const State& s, const WorkerHeard& in, Time) {
     const auto worker = s.workers.find(in.worker);
     if (worker == s.workers.end() || worker->second.quiet != in.heard) return Events{};
-    return Events{WorkerQuiet{in.worker, !in.heard}};
+    return Events{WorkerQuiet{in.worker, !in.heard, worker->second.node}};
 }
 
 // Drains nodes, or ends their draining. Ending the draining also ends the exclusion of the nodes'
@@ -26,7 +24,8 @@ Result<Events> on(const State& s, const Drain& in, Time) {
         events.push_back(MachineForgiven{machine, in.by});
     for (const auto& [id, worker] : s.workers) {
         if (worker.node != in.node) continue;
-        if (worker.draining != in.draining) events.push_back(WorkerDrained{id, in.draining, in.by});
+        if (worker.draining != in.draining)
+            events.push_back(WorkerDrained{id, in.draining, in.by, in.node});
         return events;
     }
     if (!events.empty()) return events;
@@ -59,7 +58,8 @@ Result<Events> on(const State& s, const WorkerHello& in, Time now) {
     }
     if (const auto* old = known ? find(s.index.by_session, known->back()) : nullptr) {
         ROLL_CHECK(s.workers.at(*old).node == in.node);
-        events.push_back(WorkerLost{*old, "roll-worker on " + in.node + " was restarted", now});
+        events.push_back(
+            WorkerLost{*old, "roll-worker on " + in.node + " was restarted", now, in.node});
     }
     events.push_back(WorkerJoined{WorkerId{s.next_worker}, in.node, in.session, in.slots, in.gpus,
                                   now, in.generation, in.segment, in.gpu_numa, in.memory, in.cpus,
@@ -69,8 +69,9 @@ Result<Events> on(const State& s, const WorkerHello& in, Time now) {
 }
 
 Result<Events> on(const State& s, const WorkerGone& in, Time now) {
-    if (!s.workers.contains(in.worker)) return Events{};
-    return Events{WorkerLost{in.worker, in.reason, now}};
+    const Worker* worker = find(s.workers, in.worker);
+    if (worker == nullptr) return Events{};
+    return Events{WorkerLost{in.worker, in.reason, now, worker->node}};
 }
 
 // Handles Slurm's report that the node of a silent worker is down.
@@ -85,7 +86,7 @@ Result<Events> on(const State& s, const NodeDown& in, Time) {
     const Worker* worker = find(s.workers, in.worker);
     if (worker == nullptr || !worker->quiet) return Events{};
     Events events;
-    if (!worker->draining) events.push_back(WorkerDrained{in.worker, true});
+    if (!worker->draining) events.push_back(WorkerDrained{in.worker, true, {}, worker->node});
     for (const JobId id : jobs_on(s, in.worker)) {
         const Job& job = s.jobs.at(id);
         if (!job.spec.trains()) continue;

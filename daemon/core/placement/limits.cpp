@@ -17,7 +17,8 @@ constexpr const char* kWantLess = "reduce the job's `resources` and submit it ag
 
 std::string used(const std::string& who, const std::string& now, const std::string& more,
                  const std::string& limit, const std::string& what) {
-    return who + " uses " + now + " of " + limit + " " + what + ", and it needs " + more;
+    return who + " uses " + now + " of " + limit + " " + what + (limit == "1" ? "" : "s") +
+           ", and it needs " + more;
 }
 std::string used(const std::string& who, std::int64_t now, std::int64_t more, std::int64_t limit,
                  const std::string& what) {
@@ -88,10 +89,10 @@ std::optional<Excess> over(const std::string& who, const std::string& path, cons
             path + key, more > limit ? kWantLess : ""};
     };
     if (auto excess = check(quota.slots, quota.borrow_slots, std::int64_t{kWhole} * sum.slots,
-                            std::int64_t{kWhole} * wanted.slots(), "slots", ".slots"))
+                            std::int64_t{kWhole} * wanted.slots(), "slot", ".slots"))
         return excess;
     if (auto excess = check(quota.gpus, quota.borrow_gpus, sum.gpu_hundredths,
-                            wanted.gpu_hundredths(), "GPUs", ".gpus"))
+                            wanted.gpu_hundredths(), "GPU", ".gpus"))
         return excess;
     if (!quota.gpu_hours || wanted.gpus_per_node == 0) return std::nullopt;
     if (wanted.time.count() == 0)
@@ -103,7 +104,7 @@ std::optional<Excess> over(const std::string& who, const std::string& path, cons
     const std::int64_t limit = kHour * *quota.gpu_hours;
     if (sum.gpu_ms + more <= limit) return std::nullopt;
     return Excess{"quota",
-                  used(who, sum.gpu_ms / kHour, more / kHour, *quota.gpu_hours, "GPU-hours"),
+                  used(who, sum.gpu_ms / kHour, more / kHour, *quota.gpu_hours, "GPU-hour"),
                   path + ".gpu_hours", sum.gpu_ms_spent + more > limit ? kWantLess : ""};
 }
 
@@ -225,13 +226,13 @@ std::optional<Excess> too_many_jobs(const State& state, const User& user, int co
     for (const std::string& name : account_path(state.policy, user.first)) {
         const auto& limit = state.policy.accounts.at(name).quota.jobs;
         if (limit && accounts[name] + count > *limit)
-            return Excess{"quota", used("account " + name, accounts[name], count, *limit, "jobs"),
+            return Excess{"quota", used("account " + name, accounts[name], count, *limit, "job"),
                           "accounts." + name + ".jobs"};
     }
     const auto& limit = spec::policy_of(state.policy, user.second).quota.jobs;
     if (!limit || own + count <= *limit) return std::nullopt;
     const std::string key = state.policy.users.contains(user.second) ? user.second : "*";
-    return Excess{"quota", used("user " + user.second, own, count, *limit, "jobs"),
+    return Excess{"quota", used("user " + user.second, own, count, *limit, "job"),
                   "users." + key + ".jobs"};
 }
 

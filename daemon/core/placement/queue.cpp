@@ -65,12 +65,4 @@ std::optional<JobId> Queue::next() {
     return rank.job;
 }
 
-std::vector<JobId> due_jobs(const State& state, Time now) {
-    std::vector<JobId> all;
-    const Limits limits(state, now);
-    Queue queue(state, now, limits);
-    while (const auto id = queue.next()) all.push_back(*id);
-    return all;
-}
-
 }  // namespace roll::core

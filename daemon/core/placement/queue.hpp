@@ -56,7 +56,4 @@ class Queue {
     Cursor* last_ = nullptr;
 };
 
-// Returns all ready jobs in order.
-std::vector<JobId> due_jobs(const State& state, Time now);
-
 }  // namespace roll::core

@@ -1,8 +1,7 @@
-#include "daemon/core/rules/close.hpp"
-
 #include <fmt/format.h>
 
 #include "common/check.hpp"
+#include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {
 namespace {

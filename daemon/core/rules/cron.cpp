@@ -1,8 +1,9 @@
-#include "daemon/core/rules/cron.hpp"
-
 #include "common/spec/schema/cron.hpp"
+
+#include "common/replace.hpp"
 #include "daemon/core/facts/dependency.hpp"
 #include "daemon/core/placement/limits.hpp"
+#include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {
 namespace {
@@ -12,9 +13,7 @@ spec::JobSpec one_of(const Job& job, JobId id) {
     spec.cron.clear();
     spec.begin.reset();
     spec.hold = false;
-    const std::string mark = "{id}";
-    for (auto at = spec.output.find(mark); at != std::string::npos; at = spec.output.find(mark))
-        spec.output.replace(at, mark.size(), std::to_string(id.value));
+    spec.output = replaced(spec.output, "{id}", std::to_string(id.value));
     return spec;
 }
 

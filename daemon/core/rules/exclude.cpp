@@ -1,5 +1,3 @@
-#include "daemon/core/rules/exclude.hpp"
-
 #include <algorithm>
 #include <set>
 
@@ -8,6 +6,7 @@
 #include "daemon/core/facts/machines.hpp"
 #include "daemon/core/placement/capacity.hpp"
 #include "daemon/core/placement/find_places.hpp"
+#include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {
 namespace {

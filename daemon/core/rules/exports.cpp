@@ -1,7 +1,6 @@
-#include "daemon/core/rules/exports.hpp"
-
 #include "common/check.hpp"
 #include "common/spec/job/export_job.hpp"
+#include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {
 

@@ -1,11 +1,9 @@
-#include "daemon/core/rules/hopeless.hpp"
-
 #include <deque>
 
 #include "common/check.hpp"
 #include "daemon/core/facts/dependency.hpp"
 #include "daemon/core/facts/lookups.hpp"
-#include "daemon/core/rules/settle.hpp"
+#include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {
 namespace {

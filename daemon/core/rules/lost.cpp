@@ -1,4 +1,4 @@
-#include "daemon/core/rules/lost.hpp"
+#include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {
 

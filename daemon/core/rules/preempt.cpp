@@ -1,5 +1,3 @@
-#include "daemon/core/rules/preempt.hpp"
-
 #include <algorithm>
 
 #include "common/check.hpp"
@@ -7,6 +5,7 @@
 #include "daemon/core/placement/capacity.hpp"
 #include "daemon/core/placement/find_places.hpp"
 #include "daemon/core/placement/queue.hpp"
+#include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {
 namespace {

@@ -1,8 +1,7 @@
-#include "daemon/core/rules/release.hpp"
-
 #include <algorithm>
 
 #include "daemon/core/allocation/allocations.hpp"
+#include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {
 namespace {

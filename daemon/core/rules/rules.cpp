@@ -2,19 +2,7 @@
 
 #include <array>
 
-#include "daemon/core/rules/close.hpp"
-#include "daemon/core/rules/cron.hpp"
-#include "daemon/core/rules/exclude.hpp"
-#include "daemon/core/rules/exports.hpp"
-#include "daemon/core/rules/hopeless.hpp"
-#include "daemon/core/rules/lost.hpp"
 #include "daemon/core/rules/place.hpp"
-#include "daemon/core/rules/preempt.hpp"
-#include "daemon/core/rules/release.hpp"
-#include "daemon/core/rules/settle.hpp"
-#include "daemon/core/rules/stop.hpp"
-#include "daemon/core/rules/supply.hpp"
-#include "daemon/core/rules/wake.hpp"
 
 namespace roll::core {
 

@@ -1,11 +1,10 @@
-#include "daemon/core/rules/settle.hpp"
-
 #include <algorithm>
 
 #include "common/check.hpp"
+#include "common/counted.hpp"
 #include "daemon/core/facts/exit_policy.hpp"
 #include "daemon/core/placement/spares.hpp"
-#include "daemon/core/rules/stop.hpp"
+#include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {
 namespace {
@@ -103,7 +102,7 @@ std::string no_progress(const Job& job, Outcome outcome) {
     const std::string step =
         std::to_string(job.checkpoints.empty() ? 0 : job.checkpoints.back().step);
     const std::string& last = job.attempt->reason;
-    return "no checkpoint after step " + step + " in " + std::to_string(most) + " failed attempts" +
+    return "no checkpoint after step " + step + " in " + counted(most, "failed attempt") +
            (last.empty() ? "" : "; the last one failed with: " + last);
 }
 

@@ -1,8 +1,7 @@
-#include "daemon/core/rules/stop.hpp"
-
 #include <algorithm>
 
 #include "daemon/core/facts/save_margin.hpp"
+#include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {
 namespace {

@@ -1,9 +1,8 @@
-#include "daemon/core/rules/supply.hpp"
-
 #include <set>
 
 #include "daemon/core/allocation/planner.hpp"
 #include "daemon/core/facts/dependency.hpp"
+#include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {
 namespace {

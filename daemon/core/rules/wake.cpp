@@ -1,4 +1,4 @@
-#include "daemon/core/rules/wake.hpp"
+#include "daemon/core/rules/rules.hpp"
 
 namespace roll::core {
 

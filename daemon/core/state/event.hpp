@@ -74,10 +74,12 @@ struct WorkerJoined {
 };
 // While `stopped`, no job starts and no allocation is requested.
 struct DispatchStopped { bool stopped = true; std::string why; std::string by{}; };
-struct WorkerDrained { WorkerId worker; bool draining = true; std::string by{}; };
-struct WorkerQuiet { WorkerId worker; bool quiet = true; };                // `quiet` is false if heartbeats arrive again
+// These three events also hold the worker's node, because State forgets a worker that is lost.
+// Events of older ledgers have no node. `quiet` is false if heartbeats arrive again.
+struct WorkerDrained { WorkerId worker; bool draining = true; std::string by{}; std::string node{}; };
+struct WorkerQuiet { WorkerId worker; bool quiet = true; std::string node{}; };
+struct WorkerLost { WorkerId worker; std::string reason; Time at{}; std::string node{}; };
 struct AdoptingSet { bool adopting = true; };  // while set, no job starts, because an older rolld may have started the same job
-struct WorkerLost { WorkerId worker; std::string reason; Time at{}; };
 struct MachineExcluded { std::string machine; Time until{}; std::string reason; Time at{}; };
 struct MachineForgiven { std::string machine; std::string by{}; };                          // the exclusion expired, or a user ended it
 struct MemberUp { AttemptKey attempt; WorkerId worker; };

@@ -38,8 +38,8 @@ function whyOf(job) {
         {title: 'Node', value: node => node.node}, {title: 'Why', kind: 'wide', value: node => node.why}], hold.nodes)) : null)));
 }
 
-// Returns the layout of a training job, as `rollctl show` does.
-function layoutOf(job) {
+// Returns the layout of a training job, as `rollctl show` does. `head` is the first row of its metrics.
+function layoutOf(job, head) {
   const spec = job.spec, micro = spec?.train?.micro_batch_size;
   if (!trains(job) || typeof micro !== 'number') return '';
   const parallel = spec.parallel || {}, wanted = job.resources;
@@ -48,13 +48,13 @@ function layoutOf(job) {
   const dp = parallel.dp || Math.floor(wanted.nodes * perNode / (size('tp') * size('pp') * size('cp')));
   const sizes = [['dp', dp], ...['tp', 'pp', 'vpp'].map(key => [key, size(key)])].filter(([, value]) => value > 1);
   const again = parallel.recompute || 'none', asked = parallel.schedule || 'auto';
-  const order = asked === 'auto' ? job.progress?.schedule || 'schedule auto' : asked;
+  const order = asked === 'auto' ? job.progress?.schedule || head?.schedule || 'schedule auto' : asked;
   return [...sizes.map(([key, value]) => `${key} ${value}`), parallel.zero > 0 ? `zero ${parallel.zero}` : '',
     parallel.sequence ? 'sequence' : '', again === 'none' ? '' : `recompute ${again}`, size('pp') > 1 ? order : '',
     size('pp') > 1 && parallel.group > 0 ? `group ${parallel.group}` : '', `micro_batch_size ${micro}`].filter(text => text).join(', ');
 }
 
-function factsOf(job) {
+function factsOf(job, head) {
   const wanted = job.resources;
   const slots = wanted.slots_per_node === 1 ? '1 slot' : `${number(wanted.slots_per_node)} slots`;
   const asks = [wanted.nodes > 1 ? `${number(wanted.nodes)} nodes × ${slots}` : slots,
@@ -63,7 +63,7 @@ function factsOf(job) {
     .filter(text => text).join(', ');
   const array = job.array ? link(`tasks of job ${job.array.job}`, `#/?state=all&name=${job.array.job}`) : '';
   return facts([['User', job.user], ['Kind', job.kind], ['Nodes', job.nodes.join(' ')], ['Asks for', asks],
-    ['Layout', layoutOf(job)],
+    ['Layout', layoutOf(job, head)],
     ['Priority', number(job.priority)], ['Submitted', when(job.submitted_at)], ['Starts by', when(job.starts_at)], ['Started', when(job.started_at)],
     ['Ended', when(job.ended_at)], ['Runtime', runtime(job)],
     ['Memory in use', job.progress?.memory ? bytes(job.progress.memory) : ''],
@@ -139,19 +139,21 @@ function overviewPart(id) {
   const why = make('div'), told = make('div'), charts = make('div', {className: 'charts'});
   const scores = make('div'), phases = make('div'), pipeline = make('div');
   const root = make('div', {}, why, told, charts, scores, phases, pipeline);
-  let plans = PLANS_MAX;
+  let plans = PLANS_MAX, head = null;
 
   async function metrics(job) {
     if (job.attempt === 0) return;
     const [{rows}, timed] = await Promise.all([get(`jobs/${id}/metrics?points=${POINTS}`),
       get(`jobs/${id}/metrics?points=${PHASE_POINTS}&keys=step,phases,wall_s`)]);
+    head = rows[0];
+    fill(told, progressOf(job), factsOf(job, head));
     fill(charts, ...curvesOf(rows));
     fill(scores, scoresOf(rows));
     fill(phases, phasesOf(timed.rows));
   }
   return {root, show(job) {
     fill(why, whyOf(job));
-    fill(told, progressOf(job), factsOf(job));
+    fill(told, progressOf(job), factsOf(job, head));
   }, async read(job) {
     await metrics(job);
     if (plans === 0 || !(job.spec?.parallel?.pp > 1)) return;

@@ -13,6 +13,8 @@ import sys
 import time
 import unittest
 
+if sys.argv[1:2] in ([], ['-h'], ['--help']):
+    sys.exit(__doc__)
 SIZE = int(sys.argv.pop(2) if len(sys.argv) > 2 else 200) << 20
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../worker/train/run'))
 from ranks import Attempt, RankCase  # noqa: E402

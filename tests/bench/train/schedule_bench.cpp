@@ -14,6 +14,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include "tests/temporary_folder.hpp"
 #include "tests/worker/train/processes.hpp"
 #include "tests/worker/train/tiny_model.hpp"
 #include "worker/plan/pipeline_check.hpp"

@@ -4,12 +4,12 @@
 #include <filesystem>
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include "cli/foreign/foreign.hpp"
 #include "cli/submit/job_file.hpp"
 #include "common/files.hpp"
 #include "common/hub_cache.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace roll::cli {
 namespace {
@@ -20,7 +20,6 @@ namespace fs = std::filesystem;
 class Hub : public testing::Test {
   protected:
     void SetUp() override {
-        fs::remove_all(top_);
         ::setenv("HF_HUB_CACHE", (top_ / "hub").c_str(), 1);
         write("hub/models--Ann--small/refs/main", "c2\n");
         write("hub/models--Ann--small/snapshots/c1/config.json", "{}");
@@ -33,17 +32,14 @@ class Hub : public testing::Test {
         write("hub/datasets--Ann--talk/snapshots/c6/train-1.jsonl", "");
         write("hub/datasets--Ann--talk/snapshots/c6/train.parquet", "");
     }
-    void TearDown() override {
-        fs::remove_all(top_);
-        ::unsetenv("HF_HUB_CACHE");
-    }
+    void TearDown() override { ::unsetenv("HF_HUB_CACHE"); }
     void write(const std::string& name, const std::string& text) {
         fs::create_directories((top_ / name).parent_path());
         ASSERT_TRUE(write_file_atomically(top_ / name, text));
     }
     std::string in_hub(const std::string& name) const { return top_ / "hub" / name; }
 
-    const fs::path top_ = fs::path(testing::TempDir()) / ("hub-" + std::to_string(::getpid()));
+    const TemporaryFolder top_;
 };
 
 TEST_F(Hub, TheCacheIsHuggingFaces) {

@@ -1,27 +1,22 @@
 #include "cli/show/files_of_job.hpp"
 
-#include <cstdlib>
 #include <fstream>
 
 #include <gtest/gtest.h>
 
 #include "common/files.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace roll::cli {
 namespace {
 
 class JobFiles : public ::testing::Test {
   protected:
-    void SetUp() override {
-        char pattern[] = "/tmp/roll-files-XXXXXX";
-        output = ::mkdtemp(pattern);
-    }
-    void TearDown() override { std::filesystem::remove_all(output); }
     void append(const std::string& name, const std::string& text) const {
         std::filesystem::create_directories((output / name).parent_path());
         std::ofstream(output / name, std::ios::app) << text;
     }
-    std::filesystem::path output;
+    TemporaryFolder output;
 };
 
 TEST_F(JobFiles, TailYieldsWholeLinesOnce) {

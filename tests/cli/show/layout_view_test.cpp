@@ -42,6 +42,21 @@ TEST(LayoutView, NamesTheScheduleThatTheTrainerChose) {
     EXPECT_EQ(layout_of(running)["schedule"], "gpipe");
 }
 
+TEST(LayoutView, NamesTheChosenScheduleOfAnEndedJob) {
+    const std::string metrics =
+        "{\"schema\":\"roll.metrics/1\",\"schedule\":\"zb-h1\"}\n{\"step\":1}\n";
+    Json layout = layout_of(job({{"pp", 2}, {"schedule", "auto"}}));
+    for (const char* const none : {"", "{\"schema\"", "[]\n", "{\"step\":1}\n"}) {
+        add_chosen_schedule(layout, none);
+        EXPECT_EQ(layout["schedule"], "auto") << none;
+    }
+    add_chosen_schedule(layout, metrics);
+    EXPECT_EQ(layout["schedule"], "zb-h1");
+    layout["schedule"] = "gpipe";
+    add_chosen_schedule(layout, metrics);
+    EXPECT_EQ(layout["schedule"], "gpipe");
+}
+
 TEST(LayoutView, OtherJobsHaveNoLayout) {
     EXPECT_TRUE(layout_of({{"spec", {{"command", {"true"}}}}}).is_null());
     EXPECT_TRUE(layout_of(Json::object()).is_null());

@@ -8,19 +8,14 @@
 #include <gtest/gtest.h>
 
 #include "cli/text/render.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace roll::cli {
 namespace {
 
 class LogLines : public ::testing::Test {
   protected:
-    void SetUp() override {
-        ::setenv("TZ", "UTC", 1);
-        char pattern[] = "/tmp/roll-log-XXXXXX";
-        base = ::mkdtemp(pattern);
-        file = base + "/rank-0.log";
-    }
-    void TearDown() override { std::filesystem::remove_all(base); }
+    void SetUp() override { ::setenv("TZ", "UTC", 1); }
     void write(const std::string& text) const { std::ofstream(file, std::ios::binary) << text; }
     std::string from(std::uint64_t offset) const {
         std::string text;
@@ -36,7 +31,8 @@ class LogLines : public ::testing::Test {
         }));
     }
 
-    std::string base, file;
+    TemporaryFolder base;
+    std::string file = base / "rank-0.log";
 };
 
 TEST_F(LogLines, TheLastLinesAreCountedFromTheEnd) {
@@ -54,9 +50,9 @@ TEST_F(LogLines, TheLastLinesAreCountedFromTheEnd) {
     EXPECT_EQ(last(5), "");
     write("\n");
     EXPECT_EQ(last(1), "\n");
-    EXPECT_EQ(
-        offset_of_last(StoredFile(base + "/missing"), 3, [](std::string_view) { return true; }),
-        0u);
+    EXPECT_EQ(offset_of_last(StoredFile((base / "missing").string()), 3,
+                             [](std::string_view) { return true; }),
+              0u);
 }
 
 TEST_F(LogLines, LinesMayCrossBlocksOfTheFile) {

@@ -270,9 +270,9 @@ TEST(SbatchRules, NameWhatIsWrongAndWhatIsAllowed) {
         const auto problems = translated(words).problems;
         return problems.empty() ? "" : problems[0];
     };
-    EXPECT_EQ(problem({"-n0"}), "--ntasks is \"0\"; allowed: a whole number of at least 1");
+    EXPECT_EQ(problem({"-n0"}), "--ntasks is \"0\"; allowed: a whole number from 1 to 1000000");
     EXPECT_EQ(problem({"-N3-2"}),
-              "--nodes is \"3-2\"; allowed: N or N-M with whole numbers of at least 1");
+              "--nodes is \"3-2\"; allowed: N or N-M with whole numbers from 1 to 1000000");
     EXPECT_EQ(problem({"-N3", "--gpus=4"}),
               "--gpus is \"4\"; allowed: a multiple of the number of nodes, 3, because all nodes "
               "of a job have equally many GPUs");
@@ -290,6 +290,19 @@ TEST(SbatchRules, NameWhatIsWrongAndWhatIsAllowed) {
     EXPECT_EQ(problem({"--uid=0"}), "--uid=0: jobs run as the user of rolld");
     EXPECT_EQ(problem({"--export-file=/nowhere"}).substr(0, 34),
               "--export-file is \"/nowhere\"; allow");
+}
+
+// Products of such options once wrapped around to numbers that a job may have.
+TEST(SbatchRules, SizesThatAreTooLargeStayTooLarge) {
+    const auto resources = [](const Texts& words) {
+        return translated(words).document["resources"];
+    };
+    EXPECT_GT(resources({"-n65536", "-c65536"})["slots_per_node"], 4096);
+    EXPECT_GT(resources({"-n65536", "--gpus-per-task=65536"})["gpus_per_node"], 64);
+    EXPECT_GT(resources({"--gres=gpu:1000000,gpu:1000000"})["gpus_per_node"], 64);
+    EXPECT_EQ(translated({"--mem=2147483647T"}).problems.size(), 1u);
+    EXPECT_EQ(translated({"-N2147483647"}).problems.size(), 1u);
+    EXPECT_FALSE(translated({"--gpus=2147483647"}).problems.empty());
 }
 
 TEST(SlurmValues, MemoryIsInMebibytes) {

@@ -3,9 +3,9 @@
 #include <filesystem>
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include "common/files.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace roll::cli {
 namespace {
@@ -22,7 +22,6 @@ class AdapterSettings : public testing::Test {
                  "rank_pattern": {"v_proj": 4}, "alpha_pattern": {}, "modules_to_save": null,
                  "layers_to_transform": null, "bias": "none"})");
     }
-    void TearDown() override { fs::remove_all(top_); }
     void write(const std::string& text) {
         ASSERT_TRUE(write_file_atomically(top_ / "adapter/adapter_config.json", text));
     }
@@ -33,7 +32,7 @@ class AdapterSettings : public testing::Test {
         return done ? document["train"]["lora"] : Json(done.error().message);
     }
 
-    const fs::path top_ = fs::path(testing::TempDir()) / ("adapter-" + std::to_string(::getpid()));
+    const TemporaryFolder top_;
     std::vector<std::string> notes_;
 };
 

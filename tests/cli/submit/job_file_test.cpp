@@ -264,6 +264,23 @@ TEST(SetKey, ALengthOfATrainingReplacesTheOther) {
     EXPECT_EQ(document.dump(), R"({"train":{"seed":1,"steps":7}})");
 }
 
+TEST(JobOptions, NameTheOptionOfAWrongTime) {
+    JobOptions options;
+    options.begin = "now+5";
+    Json document = Json::object();
+    const auto wrong = apply_options(options, document);
+    ASSERT_FALSE(wrong);
+    EXPECT_EQ(wrong.error().message,
+              "--begin is now+5; allowed: a time such as 2026-11-22T08:00:00Z, "
+              "2026-11-22T08:00+01:00 or 2026-11-22, or a duration from now such as +2h or "
+              "+1-12:00:00");
+    options.begin = "+1e20w";
+    EXPECT_TRUE(apply_options(options, document).error().message.starts_with("--begin is +1e20w;"));
+    EXPECT_EQ(duration_of("--expires", "1e9w").error().message,
+              "--expires is 1e9w; allowed: a duration such as 90s, 1h 30m, 1-12:00:00 or HH:MM:SS");
+    EXPECT_EQ(duration_of("--expires", "2m"), std::chrono::seconds(120));
+}
+
 TEST(CommandSource, NamesTheJobAfterItsProgram) {
     EXPECT_EQ(command_source({"/usr/bin/env", "x"})->document["name"], "env");
     EXPECT_EQ(command_source({"./-odd name!"})->document["name"], "command");

@@ -1,11 +1,11 @@
-#include "cli/submit/output_check.hpp"
-
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include <gtest/gtest.h>
 #include <unistd.h>
+
+#include "cli/submit/checks.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace roll::cli {
 namespace {
@@ -16,12 +16,7 @@ constexpr uid_t kOther = 54321;  // a uid that this machine does not know
 
 class Outputs : public ::testing::Test {
   protected:
-    void SetUp() override {
-        char pattern[] = "/tmp/roll-output-XXXXXX";
-        base = ::mkdtemp(pattern);
-        fs::permissions(base, fs::perms(0755));
-    }
-    void TearDown() override { fs::remove_all(base); }
+    void SetUp() override { fs::permissions(base, fs::perms(0755)); }
     static std::string refusal(const std::string& output, uid_t uid) {
         spec::JobSpec spec;
         spec.name = "x";
@@ -32,7 +27,8 @@ class Outputs : public ::testing::Test {
         EXPECT_NE(checked.error().hint.find("--set output="), std::string::npos);
         return checked.error().message;
     }
-    std::string base;
+    TemporaryFolder temporary_;
+    std::string base = temporary_.path().string();
 };
 
 TEST_F(Outputs, ADirectoryThatTheUserOfJobsMayNotWriteInIsRefusedByName) {

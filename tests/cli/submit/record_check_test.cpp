@@ -1,5 +1,3 @@
-#include "cli/submit/record_check.hpp"
-
 #include <algorithm>
 #include <filesystem>
 #include <string>
@@ -7,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "cli/submit/checks.hpp"
 #include "common/files.hpp"
 #include "common/json.hpp"
 #include "common/spec/check/check_job.hpp"
@@ -110,6 +109,21 @@ TEST_F(Records, AnswersNeedOneIfTheyAreMessages) {
     const std::string label =
         R"({"messages": [{"role": "assistant", "content": "a"}], "label": true})";
     EXPECT_NE(told(label, {{"objective", "kto"}, {"tokenizer", "bytes"}}), "");
+}
+
+TEST_F(Records, TheFirstOneMayBeATextIfTheJobNamesItsField) {
+    const std::string record = R"({"story": "a"})";
+    EXPECT_EQ(told(record, {{"data", {{"field", "story"}}}}), "");
+    EXPECT_NE(told(record, Json::object()).find("has no field \"prompt\""), std::string::npos);
+    EXPECT_NE(told(R"({"text": "a"})", Json::object()).find("has no field \"prompt\""),
+              std::string::npos);
+    EXPECT_NE(told(record, {{"objective", "dpo"}, {"data", {{"field", "story"}}}}), "");
+    Json texts = with("plain");
+    const std::string alpaca = R"({"instruction": "a", "output": "b", "story": "c"})";
+    EXPECT_NE(told(alpaca, texts).find("has no chat template"), std::string::npos);
+    texts["data"]["field"] = "story";
+    EXPECT_EQ(told(alpaca, texts), "");
+    EXPECT_NE(told(kChat, texts).find("has no chat template"), std::string::npos);
 }
 
 TEST_F(Records, TheFirstOneFitsTheObjective) {

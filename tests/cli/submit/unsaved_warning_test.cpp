@@ -1,5 +1,4 @@
-#include "cli/submit/unsaved_warning.hpp"
-
+#include "cli/submit/checks.hpp"
 #include "tests/common/spec/job_files.hpp"
 
 namespace roll::cli {

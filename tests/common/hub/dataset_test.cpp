@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "common/files.hpp"
-#include "tests/worker/train/processes.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace roll::hub {
 namespace {
@@ -38,7 +38,7 @@ class Dataset : public testing::Test {
         return folder_.path() / ("datasets--" + set) / "snapshots" / "c1";
     }
 
-    train::TemporaryFolder folder_;
+    TemporaryFolder folder_;
 };
 
 using Texts = std::vector<std::string>;

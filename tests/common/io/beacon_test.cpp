@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "common/files.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace roll::io {
 namespace {
@@ -21,16 +22,10 @@ Beacon sample(std::uint64_t counter, std::uint64_t incarnation = 3) {
 
 class BeaconFile : public testing::Test {
   protected:
-    void SetUp() override {
-        std::string name = testing::TempDir() + "roll-beacon-XXXXXX";
-        ASSERT_NE(::mkdtemp(name.data()), nullptr);
-        folder_ = name;
-    }
-    void TearDown() override { std::filesystem::remove_all(folder_); }
     std::filesystem::path path() const { return folder_ / "beacon"; }
 
   private:
-    std::filesystem::path folder_;
+    TemporaryFolder folder_;
 };
 
 TEST(Beacon, RecordComesBackAsItWasWritten) {

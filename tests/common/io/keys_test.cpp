@@ -4,11 +4,11 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "common/io/client.hpp"
 #include "common/io/curve_keys.hpp"
 #include "common/io/state_directory.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace roll::io {
 namespace {
@@ -17,14 +17,8 @@ namespace fs = std::filesystem;
 
 class Keys : public ::testing::Test {
   protected:
-    void SetUp() override {
-        std::string pattern = fs::temp_directory_path() / "roll-keys-XXXXXX";
-        ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-        root = pattern;
-        fs::create_directory(root / "authorized");
-    }
-    void TearDown() override { fs::remove_all(root); }
-    fs::path root;
+    void SetUp() override { fs::create_directory(root / "authorized"); }
+    TemporaryFolder root;
 };
 
 TEST_F(Keys, AreMadeOnFirstUseAndTheSameEverAfter) {

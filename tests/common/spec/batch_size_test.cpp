@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/spec/check/batch_rules.hpp"
+#include "common/spec/check/train_rules.hpp"
 
 namespace roll::spec {
 namespace {

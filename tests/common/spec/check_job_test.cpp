@@ -1,4 +1,3 @@
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -148,8 +147,8 @@ TEST_F(CheckJob, ReportsEveryProblemAtOnceWithPathValueAndWhatIsAllowed) {
         problems(json),
         "after[1] is \"done:2\"; allowed: ok:ID, any:ID, failed:ID or exported:ID\n"
         "data.train[1] is \"notes.doc\"; allowed: a file .txt, .jsonl, .json, .parquet or .bin\n"
-        "data.valid is 1.0; allowed: a number, at least 0, below 1\n"
-        "export is 7; allowed: none or a mapping\n"
+        "data.valid is 1.0; allowed: a number, at least 0, below 1, or a mapping\n"
+        "export is 7; allowed: none, or a mapping\n"
         "parallel.dp is 0; allowed: an integer, 1 to 1000000\n"
         "parallel.tpp is an unknown key; did you mean parallel.tp?\n"
         "resources.time is \"90\"; allowed: a duration such as 90s, 1h 30m, 1-12:00:00 or "
@@ -476,24 +475,21 @@ TEST_F(CheckJob, ValidationSetsHaveNames) {
     EXPECT_EQ(data.valid_files[1].paths, std::vector{base + "/other.jsonl"});
     json["data"]["track"] = "tail";
     EXPECT_EQ(train_spec(parse(json).spec.document.text())->data.track, "tail");
-    json["data"]["track"] = "none";
-    EXPECT_EQ(problems(json), "data.track is none; allowed: the name of a set in data.valid\n");
     json["data"].erase("track");
-    json["train"]["valid_every_of"] = {{"tail", 50}, {"newz", 10}};
-    EXPECT_EQ(problems(json), "train.valid_every_of.newz is not a set in data.valid; correct it\n");
-    json["train"].erase("valid_every_of");
     json["data"]["valid"] = {{"a b", 0.1}, {"c", 0.2}, {"d", "none.txt"}, {"e", 1.5}};
-    EXPECT_EQ(problems(json),
-              "data.valid.e is 1.5; allowed: a number, at least 0, below 1\n"
-              "data.valid.d is " +
-                  base +
-                  "/none.txt, which does not exist\n"
-                  "data.valid.a b is not a valid name of a set; allowed: 1 to 64 letters, digits, "
-                  "dots, dashes and underscores\n"
-                  "data.valid gives more than one set as a fraction of the training files; "
-                  "allowed: at most one\n");
+    EXPECT_EQ(
+        problems(json),
+        "data.valid.e is 1.5; allowed: a number, at least 0, below 1, or a file .txt, .jsonl, "
+        ".json, .parquet or .bin, or a list\n"
+        "data.valid.d is " +
+            base +
+            "/none.txt, which does not exist\n"
+            "data.valid.a b is not a valid name of a set; allowed: 1 to 64 letters, digits, "
+            "dots, dashes and underscores\n"
+            "data.valid gives more than one set as a fraction of the training files; "
+            "allowed: at most one\n");
     json["data"]["valid"] = true;
-    EXPECT_EQ(problems(json).substr(0, 28), "data.valid is true; allowed:");
+    EXPECT_TRUE(problems(json).starts_with("data.valid is true; allowed:"));
 }
 
 }  // namespace

@@ -64,5 +64,18 @@ TEST_F(Evaluation, AnyMetricDecidesAboutTheBestCheckpointAndEarlyStop) {
     EXPECT_FALSE(train.early_stop.metric.higher);
 }
 
+TEST_F(Evaluation, TheNameOfASetIsInDataValid) {
+    Json json = train_file();
+    json["data"]["track"] = "none";
+    EXPECT_EQ(problems(json),
+              "data.track is none; allowed: no value, because data.valid has no named sets\n");
+    json["data"]["valid"] = {{"tail", 0.25}, {"both", {"corpus.txt"}}};
+    EXPECT_EQ(problems(json), "data.track is none; allowed: a set in data.valid (both, tail)\n");
+    json["data"].erase("track");
+    json["train"]["valid_every_of"]["newz"] = 10;
+    EXPECT_EQ(problems(json),
+              "train.valid_every_of.newz is no set; allowed: a set in data.valid (both, tail)\n");
+}
+
 }  // namespace
 }  // namespace roll::spec

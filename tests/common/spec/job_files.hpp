@@ -1,8 +1,6 @@
 // A folder with a corpus, and job files that are parsed in it.
 #pragma once
 
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -11,17 +9,13 @@
 #include "common/json.hpp"
 #include "common/spec/check/check_job.hpp"
 #include "common/spec/schema/problem.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace roll::spec {
 
 class JobFiles : public ::testing::Test {
   protected:
-    void SetUp() override {
-        char pattern[] = "/tmp/roll-spec-XXXXXX";
-        base = ::mkdtemp(pattern);
-        std::ofstream(base + "/corpus.txt") << "In the beginning";
-    }
-    void TearDown() override { std::filesystem::remove_all(base); }
+    void SetUp() override { std::ofstream(base + "/corpus.txt") << "In the beginning"; }
 
     Json train_file() const {
         return Json::parse(R"({
@@ -45,7 +39,8 @@ class JobFiles : public ::testing::Test {
         return text;
     }
 
-    std::string base;
+    TemporaryFolder temporary_;
+    std::string base = temporary_.path().string();
 };
 
 }  // namespace roll::spec

@@ -120,10 +120,11 @@ TEST(Pipeline, RefusesSettingsThatContradictEachOther) {
     EXPECT_EQ(problems({.pp = 2, .vpp = 2, .schedule = Schedule::DualPipeV}, {.microbatches = 3}),
               "parallel.schedule is dualpipe-v, which needs at least 2 x pp = 4 micro-batches per "
               "replica, but there are 3; use zb-v, or a larger train.global_batch_size\n");
-    EXPECT_EQ(
-        problems({.pp = 4, .vpp = 2, .group = 3}),
-        "parallel.group is 3; allowed: 4 (pp) or more; the key also requires pp >= 2, vpp >= 2 "
-        "and the schedule interleaved or auto\n");
+    EXPECT_EQ(problems({.pp = 4, .vpp = 2, .group = 3}),
+              "parallel.group is 3; allowed: 4 (parallel.pp) or more\n");
+    EXPECT_EQ(problems({.pp = 2, .group = 4}),
+              "parallel.group is 4, but only an interleaved pipeline has groups; remove group, or "
+              "set pp and vpp to 2 or more and schedule to auto or interleaved\n");
 }
 
 // The examples are those in Megatron's pipeline_parallel_layer_layout.py.

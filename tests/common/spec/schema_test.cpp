@@ -74,10 +74,19 @@ TEST(NotBuilt, IsNotListedAsAllowed) {
                         {"checkpoint", {{"format", 7}}}}),
               "checkpoint.format is 7; allowed: mca or torch_dist\n"
               "objective is \"grpo\"; allowed: pretrain, sft, distill, dpo, simpo, orpo, cpo, "
-              "kto or reward; did you mean orpo?\n"
+              "kto or reward, or a mapping; did you mean orpo?\n"
               "parallel.cp is \"two\"; allowed: 1\n");
     EXPECT_EQ(problems({{"train", {{"precision", "fp8"}}}}),
               "train.precision fp8 is not supported yet; supported: fp32, fp64, bf16, fp16\n");
+}
+
+// A wrong text of a key that also takes a number or a mapping.
+TEST(OneOf, ListsTheValuesOfAllItsTypes) {
+    EXPECT_EQ(problems({{"train", {{"micro_batch_size", "two"}}}, {"check", "none"}}),
+              "check is \"none\"; allowed: builtin, or a mapping\n"
+              "train.micro_batch_size is \"two\"; allowed: an integer, 1 to 1000000000, or auto\n");
+    EXPECT_EQ(problems({{"retry", {{"app", -1}}}}),
+              "retry.app is -1; allowed: an integer, 0 to 1000, or unlimited\n");
 }
 
 }  // namespace

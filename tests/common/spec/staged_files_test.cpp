@@ -8,6 +8,7 @@ namespace roll::spec {
 namespace {
 
 class StagedFiles : public JobFiles {};
+class JobRules : public JobFiles {};
 
 TEST_F(StagedFiles, HaveNamesBelowTheirDirectoryAndPieces) {
     const std::string piece(64, 'a');
@@ -41,6 +42,26 @@ TEST_F(StagedFiles, HaveNamesBelowTheirDirectoryAndPieces) {
     Json train = train_file();
     train["files"] = {file("a")};
     EXPECT_NE(problems(train), "");
+}
+
+TEST_F(JobRules, VariablesOfACommandHaveNamesThatRollDoesNotNeed) {
+    Json job = {{"name", "c"}, {"kind", "command"}, {"command", {"true"}}};
+    job["env"] = {{"A=B", "x"}, {"ROLL_JOB", "7"}, {"ROLL_PROCESSOR", "avx2"}};
+    EXPECT_EQ(problems(job),
+              "env.A=B is no name of a variable; allowed: a name without `=`\n"
+              "env.ROLL_JOB cannot be set, because Roll sets it and finds the processes of the job "
+              "by it; remove it\n");
+}
+
+TEST_F(JobRules, AConversionHasOneSource) {
+    Json job = {{"name", "c"}, {"kind", "convert"}, {"convert", {{"target", "out"}}}};
+    EXPECT_EQ(problems(job),
+              "convert.source_job is missing; allowed: the number of a job, or set convert.source "
+              "to a directory\n");
+    job["convert"].update({{"source", base}, {"source_job", 4}});
+    EXPECT_EQ(problems(job),
+              "convert.source_job is 4, but convert.source also names a source; remove one of "
+              "these two keys\n");
 }
 
 }  // namespace

@@ -3,9 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "common/json.hpp"
-#include "common/spec/check/blend.hpp"
-#include "common/spec/check/preference_rules.hpp"
 #include "common/spec/check/sizes.hpp"
+#include "common/spec/check/train_rules.hpp"
 
 namespace roll::spec {
 namespace {
@@ -244,7 +243,7 @@ TEST(TrainSpec, BlendsAndOrdersFitTheFiles) {
              {{{"step", first}, {"weights", {1, 0}}}, {{"step", second}, {"weights", {1, 1}}}}}};
     };
     EXPECT_EQ(problem({{"weights", {1}}}),
-              "data.weights has 1 weights; allowed: 2, one for each file of data.train");
+              "data.weights has 1 weight; allowed: 2, one for each file of data.train");
     EXPECT_EQ(problem({{"weights", {0, 0}}}),
               "data.weights has no weight above 0; allowed: at least one");
     EXPECT_EQ(problem(phases(1, 2)),
@@ -254,7 +253,8 @@ TEST(TrainSpec, BlendsAndOrdersFitTheFiles) {
     EXPECT_EQ(problem({{"weights", {1, 2}}}, {{"epochs", 2}, {"steps", nullptr}}),
               "train.epochs is 2, but with data.weights training makes no whole passes over the "
               "files; use train.steps instead");
-    EXPECT_EQ(problem({{"split", {9, 1, 0}}}), "data.split needs data.order megatron");
+    EXPECT_EQ(problem({{"split", {9, 1, 0}}}),
+              "data.split is only for data.order megatron; remove split, or set order to megatron");
     EXPECT_EQ(problem({{"packing", "best_fit"}}),
               "data.packing is best_fit; allowed: `in_order` with objective \"pretrain\"");
     EXPECT_EQ(problem({{"truncate", "start"}}),
@@ -391,6 +391,8 @@ TEST(TrainSpec, RefusesKeysThatAnObjectiveDoesNotHave) {
               "objective.beta is not a key of objective sft; allowed: label_smoothing, z_loss, "
               "neftune_alpha\n");
     EXPECT_EQ(problems_of({{"kind", "sft"}, {"z_loss", 1e-4}}), "");
+    EXPECT_EQ(problems_of({{"beta", 1}}), "") << "the schema reports that `kind` is missing";
+    EXPECT_EQ(problems_of({{"kind", "grpo"}, {"beta", 1}}), "");
     EXPECT_EQ(problems_of({{"kind", "sft"}, {"teacher", {{"from", "/large"}}}}),
               "objective.teacher is not a key of objective sft; allowed: label_smoothing, z_loss, "
               "neftune_alpha\n");

@@ -6,12 +6,8 @@
 #include "daemon/core/placement/gpu_affinity.hpp"
 #include "daemon/core/placement/queue.hpp"
 #include "daemon/core/placement/segments.hpp"
-#include "daemon/core/rules/close.hpp"
-#include "daemon/core/rules/exports.hpp"
-#include "daemon/core/rules/hopeless.hpp"
 #include "daemon/core/rules/place.hpp"
-#include "daemon/core/rules/preempt.hpp"
-#include "daemon/core/rules/settle.hpp"
+#include "daemon/core/rules/rules.hpp"
 #include "tests/daemon/core/checks.hpp"
 
 namespace roll::core {

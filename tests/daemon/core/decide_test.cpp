@@ -50,7 +50,7 @@ TEST(Submit, RefusesWhatItDependsOnWhenThereIsNoSuchJob) {
     EXPECT_EQ(desk.refusal(Submit{"k", "ann", resume}).code, ErrorCode::NotFound);
 }
 
-TEST(Submit, RefusesToResumeAJobThatHasEndedWithoutACheckpoint) {
+TEST(Submit, RefusesToResumeAJobThatHasNoCheckpoint) {
     Desk desk;
     const WorkerId worker = desk.join("n", 1);
     spec::JobSpec train = wants(1, 1);
@@ -60,8 +60,12 @@ TEST(Submit, RefusesToResumeAJobThatHasEndedWithoutACheckpoint) {
     resume.kind = spec::JobKind::Resume;
     resume.source_job = empty;
     resume.output = "/runs/x-{id}";
+    EXPECT_EQ(desk.refusal(Submit{"k", "ann", resume}).message,
+              "job 1 has no checkpoint yet, so it cannot be resumed now");
+    resume.after = {{spec::After::Condition::Any, empty}};
     EXPECT_TRUE(decide(desk.state, Submit{"k", "ann", resume}, desk.now))
-        << "a job that has not ended may still save a checkpoint";
+        << "until it has ended, it may still save a checkpoint";
+    resume.after.clear();
     desk.exit(empty, Outcome::Invalid, 2);
     const Error error = desk.refusal(Submit{"k", "ann", resume});
     EXPECT_EQ(error.code, ErrorCode::Refused);

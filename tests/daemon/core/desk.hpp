@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "daemon/core/core.hpp"
+#include "daemon/core/placement/queue.hpp"
 
 namespace roll::core {
 
@@ -79,6 +80,15 @@ inline spec::JobSpec wants(int nodes, int slots, int gpus = 0) {
     spec.name = "x";
     spec.resources = {.nodes = nodes, .slots_per_node = slots, .gpus_per_node = gpus};
     return spec;
+}
+
+// Returns all ready jobs in the order of the queue.
+inline std::vector<JobId> due_jobs(const State& state, Time now) {
+    std::vector<JobId> all;
+    const Limits limits(state, now);
+    Queue queue(state, now, limits);
+    while (const auto id = queue.next()) all.push_back(*id);
+    return all;
 }
 
 inline bool is_running(const Desk& desk, JobId id) {

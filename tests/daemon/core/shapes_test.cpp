@@ -64,7 +64,7 @@ TEST_F(Shapes, PartsCountAsPartsInAQuota) {
     EXPECT_FALSE(runs(more));
     const Limits limits(desk.state, desk.now);
     EXPECT_EQ(limits.excess(desk.job(more), desk.job(more).spec.resources)->why,
-              "user ann uses 1 of 1 GPUs, and it needs 0.25");
+              "user ann uses 1 of 1 GPU, and it needs 0.25");
 }
 
 TEST_F(Shapes, APartOfMoreThanOneGpuIsRefused) {

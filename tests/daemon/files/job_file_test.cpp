@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "tests/temporary_folder.hpp"
+
 namespace roll::files {
 namespace {
 
@@ -13,16 +15,11 @@ namespace fs = std::filesystem;
 class JobFile : public ::testing::Test {
   protected:
     void SetUp() override {
-        top = fs::path(testing::TempDir()) /
-              (std::string("job_file_") +
-               testing::UnitTest::GetInstance()->current_test_info()->name());
-        fs::remove_all(top);
         fs::create_directories(output() / "logs/attempt-1");
         fs::create_directories(state() / "keys");
         fs::create_directories(top / "work");
         write(state() / "web.token", "SECRET");
     }
-    void TearDown() override { fs::remove_all(top); }
     static void write(const fs::path& file, const std::string& text) {
         std::ofstream(file) << text;
     }
@@ -40,7 +37,7 @@ class JobFile : public ::testing::Test {
         return read_at(*file, 0, file->size).value();
     }
 
-    fs::path top;
+    TemporaryFolder top;
 };
 
 TEST_F(JobFile, ALinkInTheOutputIsRefusedWhereverItLeads) {

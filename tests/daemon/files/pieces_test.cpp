@@ -6,6 +6,7 @@
 
 #include "common/io/sha256.hpp"
 #include "common/spec/job/staged_files.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace roll::files {
 namespace {
@@ -17,11 +18,6 @@ constexpr std::uint64_t kJobBytes = 1000;
 
 class PiecesTest : public ::testing::Test {
   protected:
-    void SetUp() override {
-        fs::remove_all(top);
-        fs::create_directories(top);
-    }
-    void TearDown() override { fs::remove_all(top); }
     Pieces open(const std::set<std::string>& named = {}) {
         return Pieces::open(top, named, kJobBytes, now).value();
     }
@@ -33,7 +29,7 @@ class PiecesTest : public ::testing::Test {
         fs::last_write_time(top / "files" / piece, fs::file_time_type::clock::now() - 2h);
     }
 
-    fs::path top = fs::path(testing::TempDir()) / "pieces_test";
+    TemporaryFolder top;
     Pieces::Instant now{100h};
 };
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "common/files.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace roll::gateway {
 namespace {
@@ -16,7 +17,6 @@ using Clock = std::chrono::steady_clock;
 class Site : public testing::Test {
   protected:
     Site() {
-        std::filesystem::create_directories(folder_);
         EXPECT_TRUE(write_file_atomically(folder_ / "worker.pub", worker_.public_key + "\n"));
         server_.set_curve_server(keys_, "roll");
         authenticator_ = std::make_unique<Authenticator>(io_, context_, server_, folder_, 20'000);
@@ -27,7 +27,6 @@ class Site : public testing::Test {
         authenticator_->stop();
         io_.run_for(100ms);
         authenticator_.reset();
-        std::filesystem::remove_all(folder_);
     }
 
     std::unique_ptr<io::ZmqSocket> connect(const io::CurveKeys& keys) {
@@ -50,8 +49,7 @@ class Site : public testing::Test {
         return heard;
     }
 
-    std::filesystem::path folder_ =
-        std::filesystem::path(testing::TempDir()) / ("roll-zap-" + std::to_string(::getpid()));
+    TemporaryFolder folder_;
     boost::asio::io_context io_;
     io::ZmqContext context_;
     io::CurveKeys keys_ = io::make_curve_keys();

@@ -4,9 +4,10 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "tests/temporary_folder.hpp"
 
 namespace roll::gateway {
 namespace {
@@ -14,15 +15,8 @@ namespace {
 using namespace std::chrono_literals;
 
 struct Folder {
-    Folder() {
-        std::string pattern = "/tmp/roll-beacon-XXXXXX";
-        path = ::mkdtemp(pattern.data());
-    }
-    ~Folder() { std::filesystem::remove_all(path); }
-    Folder(const Folder&) = delete;
-    Folder& operator=(const Folder&) = delete;
     std::filesystem::path beacon() const { return path / "beacon"; }
-    std::filesystem::path path;
+    TemporaryFolder path;
 };
 
 // Leases rule 1: a rolld whose turn does not end publishes no beat, however long the turn takes.

@@ -6,19 +6,13 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "tests/temporary_folder.hpp"
+
 namespace roll::http {
 namespace {
 
 class JobFiles : public ::testing::Test {
   protected:
-    void SetUp() override {
-        directory = std::filesystem::path(testing::TempDir()) /
-                    (std::string("job_files_") +
-                     testing::UnitTest::GetInstance()->current_test_info()->name());
-        std::filesystem::remove_all(directory);
-        std::filesystem::create_directories(directory);
-    }
-    void TearDown() override { std::filesystem::remove_all(directory); }
     std::filesystem::path write(const char* name, const std::string& text) {
         std::ofstream(directory / name) << text;
         return directory / name;
@@ -28,7 +22,7 @@ class JobFiles : public ::testing::Test {
         for (const Json& row : rows) text += fmt::format("{} ", row.at("step").get<int>());
         return text;
     }
-    std::filesystem::path directory;
+    TemporaryFolder directory;
 };
 
 TEST_F(JobFiles, ALogIsReadFromWhereTheLastPartEnded) {

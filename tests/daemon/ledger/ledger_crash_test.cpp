@@ -4,11 +4,11 @@
 #include <fstream>
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include "daemon/ledger/ledger.hpp"
 #include "daemon/ledger/mark.hpp"
 #include "tests/daemon/ledger/crash_disk.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace roll::ledger {
 namespace {
@@ -28,12 +28,6 @@ constexpr std::array kBatches = {1, 1, 3, 2, 1};
 
 class LedgerCrash : public testing::Test {
   protected:
-    LedgerCrash() {
-        std::string pattern = "/tmp/roll-ledger-crash-XXXXXX";
-        folder_ = ::mkdtemp(pattern.data());
-    }
-    ~LedgerCrash() override { std::filesystem::remove_all(folder_); }
-
     // Appends the batches. After each, writes to a file how many jobs are acknowledged.
     void write_batches() const {
         std::ofstream acknowledged(folder_ / "acknowledged");
@@ -86,7 +80,7 @@ class LedgerCrash : public testing::Test {
         EXPECT_GT(crashes, 30) << "it was killed where it writes";
     }
 
-    std::filesystem::path folder_;
+    TemporaryFolder folder_;
 };
 
 TEST_F(LedgerCrash, KilledAnywhereItHasWhatItAcknowledged) { crash_everywhere(Crash::Kill); }

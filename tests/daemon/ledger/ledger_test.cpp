@@ -3,13 +3,12 @@
 #include <fstream>
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include "common/files.hpp"
 #include "daemon/core/apply/apply.hpp"
 #include "daemon/ledger/event_json.hpp"
 #include "daemon/ledger/sqlite.hpp"
-#include "tests/daemon/ledger/folder.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace roll::ledger {
 namespace {
@@ -162,7 +161,7 @@ core::Events submissions(int count) {
 }
 
 TEST(Ledger, LoadsTheStateThatTheEventsFoldTo) {
-    const Folder folder;
+    const TemporaryFolder folder;
     core::State expected;
     for (const core::Event& event : submissions(20)) core::apply(expected, event);
     {
@@ -181,7 +180,7 @@ TEST(Ledger, LoadsTheStateThatTheEventsFoldTo) {
 }
 
 TEST(Ledger, IsServedByOneProcessAtATime) {
-    const Folder folder;
+    const TemporaryFolder folder;
     const auto first = Ledger::open(folder.path());
     ASSERT_TRUE(first);
     const auto second = Ledger::open(folder.path());
@@ -212,19 +211,19 @@ void copy_files(const std::filesystem::path& from, const std::filesystem::path& 
 // committed state.
 void expect_damage_is_found(const char* file, bool keep_wal, std::size_t stride,
                             void (*damage)(const std::filesystem::path&, std::size_t) = flip) {
-    const Folder source;
+    const TemporaryFolder source;
     auto ledger = Ledger::open(source.path());
     ASSERT_TRUE(ledger);
     for (const core::Event& event : submissions(30)) ASSERT_TRUE(ledger->append({&event, 1}, kAt));
     const core::State expected = *ledger->load();
-    const Folder pristine;
+    const TemporaryFolder pristine;
     if (keep_wal) copy_files(source.path(), pristine.path());
     ledger = tl::unexpected(Error{});
     if (!keep_wal) copy_files(source.path(), pristine.path());
     const auto size = std::filesystem::file_size(pristine.path() / file);
     int found = 0;
     for (std::size_t at = 5; at < size; at += stride) {
-        const Folder copy;
+        const TemporaryFolder copy;
         copy_files(pristine.path(), copy.path());
         damage(copy.path() / file, at);
         const auto opened = Ledger::open(copy.path());
@@ -258,7 +257,7 @@ TEST(Ledger, FindsATornPageOfTheWal) {
 }
 
 TEST(Ledger, RefusesAFormatThatIsNewer) {
-    const Folder folder;
+    const TemporaryFolder folder;
     { ASSERT_TRUE(Ledger::open(folder.path())); }
     {
         auto database = open_database(folder.path() / "ledger.db");

@@ -10,6 +10,7 @@
 #include "daemon/core/apply/apply.hpp"
 #include "daemon/ledger/ledger.hpp"
 #include "daemon/ledger/state_bytes.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace roll::ledger {
 namespace {
@@ -19,12 +20,6 @@ constexpr Time kStart{1'700'000'000'000ms};
 
 class SnapshotTest : public testing::Test {
   protected:
-    SnapshotTest() {
-        std::string pattern = "/tmp/roll-snapshot-XXXXXX";
-        folder_ = ::mkdtemp(pattern.data());
-    }
-    ~SnapshotTest() override { std::filesystem::remove_all(folder_); }
-
     // Returns the events that queue job `id`.
     static core::Events job(std::uint64_t id) {
         spec::JobSpec spec;
@@ -71,7 +66,7 @@ class SnapshotTest : public testing::Test {
     }
     std::filesystem::path path() const { return folder_ / "ledger.snapshot"; }
 
-    std::filesystem::path folder_;
+    TemporaryFolder folder_;
 };
 
 TEST_F(SnapshotTest, StateComesBackFromItsBytes) {

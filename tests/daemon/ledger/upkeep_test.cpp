@@ -13,7 +13,7 @@
 #include "daemon/ledger/prune.hpp"
 #include "daemon/ledger/sqlite.hpp"
 #include "tests/daemon/core/desk.hpp"
-#include "tests/daemon/ledger/folder.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace roll::ledger {
 namespace {
@@ -79,7 +79,7 @@ TEST(Prune, KeepsAnArrayWholeThatIsAwaited) {
 }
 
 TEST(Prune, ForgetsTheJobsEventsAndNothingElse) {
-    const Folder folder;
+    const TemporaryFolder folder;
     {
         auto ledger = Ledger::open(folder.path());
         ASSERT_TRUE(ledger->append(history(), kDay0));
@@ -127,7 +127,7 @@ core::Events used_history() {
 }
 
 TEST(Prune, KeepsWhatTheForgottenJobsHadUsed) {
-    const Folder folder;
+    const TemporaryFolder folder;
     const core::State before = fold(used_history());
     const core::User bob{"lab", "bob"};
     ASSERT_EQ(before.use.at(bob).gpu_ms, 2 * 3'600'000);
@@ -145,7 +145,7 @@ TEST(Prune, KeepsWhatTheForgottenJobsHadUsed) {
 }
 
 TEST(Prune, IsNotTakenForDamageIfItsMarkWasNotWritten) {
-    const Folder folder;
+    const TemporaryFolder folder;
     std::string mark;
     {
         auto ledger = Ledger::open(folder.path());
@@ -158,7 +158,7 @@ TEST(Prune, IsNotTakenForDamageIfItsMarkWasNotWritten) {
 }
 
 TEST(Ledger, FindsAJobNumberThatWasChanged) {
-    const Folder folder;
+    const TemporaryFolder folder;
     { ASSERT_TRUE(Ledger::open(folder.path())->append(history(), kDay0)); }
     {
         auto database = open_database(folder.path() / "ledger.db");
@@ -170,7 +170,7 @@ TEST(Ledger, FindsAJobNumberThatWasChanged) {
 }
 
 TEST(Backup, IsTheLedgerAsItWasAndComesBack) {
-    const Folder folder;
+    const TemporaryFolder folder;
     const auto state = folder.path() / "state";
     const auto copy = folder.path() / "copy";
     {
@@ -196,7 +196,7 @@ TEST(Backup, IsTheLedgerAsItWasAndComesBack) {
 }
 
 TEST(Ledger, ThatCannotBeOpenedForLackOfDescriptorsIsNotDamagedAndBelongsToNobodyElse) {
-    const Folder folder;
+    const TemporaryFolder folder;
     { ASSERT_TRUE(Ledger::open(folder.path())->append(history(), kDay0)); }
     rlimit before{};
     ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
@@ -212,7 +212,7 @@ TEST(Ledger, ThatCannotBeOpenedForLackOfDescriptorsIsNotDamagedAndBelongsToNobod
 }
 
 TEST(Ledger, ThatIsNotAFileIsToldAtOnce) {
-    const Folder folder;
+    const TemporaryFolder folder;
     const std::filesystem::path path = folder.path() / "ledger.db";
     std::filesystem::create_directory(path);
     EXPECT_EQ(Ledger::open(folder.path()).error().message, path.string() + " is a directory");
@@ -225,7 +225,7 @@ TEST(Ledger, ThatIsNotAFileIsToldAtOnce) {
 }
 
 TEST(Backup, ASlashAtTheEndIsNothing) {
-    const Folder folder;
+    const TemporaryFolder folder;
     { ASSERT_TRUE(Ledger::open(folder.path() / "state")->append(history(), kDay0)); }
     const auto newest = back_up(folder.path() / "state", (folder.path() / "copy").string() + "/");
     ASSERT_TRUE(newest) << newest.error().message;
@@ -233,7 +233,7 @@ TEST(Backup, ASlashAtTheEndIsNothing) {
 }
 
 TEST(Backup, WhatCannotBeLookedAtIsToldInASentence) {
-    const Folder folder;
+    const TemporaryFolder folder;
     // The name is too long, which is another error than "no such file".
     const std::filesystem::path endless = std::string(5000, 'x');
     EXPECT_EQ(back_up(endless, folder.path() / "b").error().code, ErrorCode::NotFound);
@@ -244,7 +244,7 @@ TEST(Backup, WhatCannotBeLookedAtIsToldInASentence) {
 
 // The ledger of a killed rolld whose WAL lost its end: of six jobs, only two are known.
 struct TornLedger {
-    Folder folder;
+    TemporaryFolder folder;
     std::filesystem::path state = folder.path() / "state";
     TornLedger() {
         const auto served = folder.path() / "served";
@@ -291,7 +291,7 @@ TEST(Restore, StartsOverWithNumbersThatNoLostJobHad) {
 }
 
 TEST(Backup, ThatIsDamagedIsNotRestored) {
-    const Folder folder;
+    const TemporaryFolder folder;
     const auto state = folder.path() / "state";
     const auto copy = folder.path() / "copy";
     { ASSERT_TRUE(Ledger::open(state)->append(history(), kDay0)); }
@@ -321,7 +321,7 @@ TEST(Backup, ThatIsDamagedIsNamedWhereverItsFilesAre) {
 
 // A rolld that starts in the middle of a restore fails, instead of starting with an empty queue.
 TEST(Backup, ThatIsHalfRestoredIsNoEmptyLedger) {
-    const Folder folder;
+    const TemporaryFolder folder;
     { ASSERT_TRUE(Ledger::open(folder.path())->append(history(), kDay0)); }
     for (const char* name : {"ledger.db", "ledger.db-wal", "ledger.db-shm"})
         std::filesystem::remove(folder.path() / name);
@@ -348,7 +348,7 @@ TEST(Forgettable, IsNotWhatBelongsToAnOpenJob) {
 
 // The database has the format of the first release, format 1.
 TEST(Migrations, BringAnOlderLedgerForward) {
-    const Folder folder;
+    const TemporaryFolder folder;
     { ASSERT_TRUE(Ledger::open(folder.path())->append(history(), kDay0)); }
     {
         auto database = open_database(folder.path() / "ledger.db");

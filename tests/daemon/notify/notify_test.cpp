@@ -1,5 +1,3 @@
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 
 #include <gtest/gtest.h>
@@ -7,6 +5,7 @@
 #include "common/files.hpp"
 #include "daemon/notify/courier.hpp"
 #include "daemon/notify/notice.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace roll::notify {
 namespace {
@@ -89,12 +88,6 @@ TEST(Backoff, DoublesUpToFiveMinutes) {
 // A courier of a ledger whose events are ends of jobs, except that events 3, 6, ... are others.
 class CourierTest : public ::testing::Test {
   protected:
-    void SetUp() override {
-        char pattern[] = "/tmp/roll-notify-XXXXXX";
-        folder = ::mkdtemp(pattern);
-    }
-    void TearDown() override { std::filesystem::remove_all(folder); }
-
     Courier courier() {
         return Courier(
             {.name = "a", .on = {"ended"}, .give_up = 60s}, folder / "a.position",
@@ -114,7 +107,7 @@ class CourierTest : public ::testing::Test {
             });
     }
 
-    std::filesystem::path folder;
+    TemporaryFolder folder;
     std::int64_t newest = 10;
     bool down = false;
     std::vector<std::int64_t> tried;

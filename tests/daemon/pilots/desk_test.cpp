@@ -55,7 +55,7 @@ struct Site {
     bool has(AllocationId id) const { return core.state.allocations.contains(id); }
     AllocationPhase phase(AllocationId id) const { return core.state.allocations.at(id).phase; }
     static QueueRow row(const std::string& id, const std::string& state, const std::string& key) {
-        return {id, state, slurm::phase_of(state), "Resources", {}, {}, 1, "", "roll:alloc=" + key};
+        return {id, state, slurm::phase_of(state), "Resources", {}, {}, 1, "roll:alloc=" + key};
     }
 
     core::Desk core;

@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/temporary_folder.hpp"
+
 namespace roll::pilots {
 namespace {
 
@@ -14,14 +16,11 @@ using slurm::Submission;
 class FakeSlurm : public ::testing::Test {
   protected:
     FakeSlurm() {
-        std::string name = "/tmp/roll-runner-XXXXXX";
-        folder_ = ::mkdtemp(name.data());
         site_.environment = {"PATH=" + folder_.string() + ":/usr/bin:/bin", "SQUEUE_FORMAT=%j"};
         site_.logs = folder_.string();
         queue_.name = "q";
         queue_.time = std::chrono::hours(1);
     }
-    ~FakeSlurm() override { std::filesystem::remove_all(folder_); }
 
     void program(const std::string& name, const std::string& body) {
         std::ofstream(folder_ / name) << "#!/bin/sh\n" << body << "\n";
@@ -35,7 +34,7 @@ class FakeSlurm : public ::testing::Test {
         return std::get<Cancelled>(run_errand(pilots::Cancel{"7", "c.1.1"}, site_)).trouble;
     }
 
-    std::filesystem::path folder_;
+    TemporaryFolder folder_;
     slurm::Site site_;
     spec::PilotQueue queue_;
 };

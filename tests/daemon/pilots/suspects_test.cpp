@@ -52,7 +52,6 @@ class Suspicion : public ::testing::Test {
                                              {},
                                              {},
                                              nodes,
-                                             "",
                                              "roll:alloc=c1.1.1"}}});
     }
     // Completes the first poll of a rolld.
@@ -200,7 +199,6 @@ TEST(Suspicions, AnAllocationThatGoesOnWithFewerNodesHasLostOne) {
                                              {},
                                              {},
                                              nodes,
-                                             "",
                                              "roll:alloc=c1.1.1"}}};
     };
     turn();

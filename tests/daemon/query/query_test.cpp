@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "common/spec/schema/array.hpp"
+#include "daemon/ledger/event_json.hpp"
 #include "tests/daemon/core/desk.hpp"
 
 namespace roll::query {
@@ -277,10 +278,7 @@ TEST_F(Queue, ShowTellsOneJobWhole) {
 TEST_F(Queue, NodesTellWhatIsFreeAndWhenTheyWereHeard) {
     const WorkerId worker = desk.join("a", 3, 2);
     Hearsay hearsay;
-    hearsay.heard_ms_ago[worker] = 120;
-    hearsay.wall[worker] = "cgroup";
-    hearsay.limits[worker] = "cgroup v1";
-    hearsay.process[worker] = "host a, process 7";
+    hearsay.workers[worker] = {120, "cgroup v1", "cgroup", "host a, process 7"};
     desk.state.workers.at(worker).memory = 1 << 30;
     const Json node = nodes(desk.state, hearsay)["nodes"][0];
     EXPECT_EQ(node["node"], "a");
@@ -317,6 +315,30 @@ TEST_F(Queue, EventsNameTheNodeThatIsSilent) {
     EXPECT_EQ(told(R"({"worker": 1, "quiet": true})"), "node n2 is silent");
     EXPECT_EQ(told(R"({"worker": 1, "quiet": false})"), "node n2 sends heartbeats again");
     EXPECT_EQ(told(R"({"worker": 5, "quiet": true})"), "worker 5 is silent") << "it is gone";
+}
+
+// The events are read after the worker is lost, when the state holds no worker any more.
+TEST_F(Queue, EventsOfAWorkerNameItsNode) {
+    core::Events all;
+    const auto tell = [&](const core::Input& input) {
+        std::ranges::copy(desk.tell(input), std::back_inserter(all));
+    };
+    const WorkerId worker = desk.join("n2", 0);
+    tell(core::WorkerHeard{worker, false});
+    tell(core::WorkerHeard{worker, true});
+    tell(core::Drain{"n2", true, "ann"});
+    tell(core::Drain{"n2", false, "bob"});
+    tell(core::WorkerGone{worker, "silent for 60 s"});
+    std::vector<std::string> told;
+    for (const core::Event& event : all) {
+        const core::Row row{.kind = ledger::kind_of(event), .body = ledger::body_of(event)};
+        const Json shown = events(desk.state, {&row, 1}, 0)["events"][0];
+        told.push_back(shown["text"].get<std::string>());
+        EXPECT_EQ(shown["data"]["node"], "n2") << told.back();
+    }
+    EXPECT_EQ(told, (std::vector<std::string>{"node n2 is silent", "node n2 sends heartbeats again",
+                                              "node n2 drained by ann", "node n2 undrained by bob",
+                                              "lost the worker of node n2: silent for 60 s"}));
 }
 
 TEST_F(Queue, APriorityThatPutsJobsFirst) {

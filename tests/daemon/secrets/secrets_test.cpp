@@ -1,10 +1,10 @@
-#include <cstdlib>
 #include <filesystem>
 
 #include <gtest/gtest.h>
 
 #include "common/files.hpp"
 #include "daemon/secrets/store.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace roll::secrets {
 namespace {
@@ -14,27 +14,21 @@ using core::SecretName;
 
 class Secrets : public testing::Test {
   protected:
-    Secrets() { EXPECT_NE(::mkdtemp(pattern), nullptr); }
-    ~Secrets() override { fs::remove_all(directory()); }
-    Secrets(const Secrets&) = delete;
-    Secrets& operator=(const Secrets&) = delete;
-
-    fs::path directory() const { return pattern; }
-    fs::path key() const { return directory() / "secrets.key"; }
-    fs::path sealed() const { return directory() / "secrets.sealed"; }
+    fs::path key() const { return directory / "secrets.key"; }
+    fs::path sealed() const { return directory / "secrets.sealed"; }
     Store store() const {
-        auto opened = Store::open(directory());
+        auto opened = Store::open(directory);
         EXPECT_TRUE(opened) << opened.error().message;
         return *std::move(opened);
     }
     Error refused() const {
-        const auto opened = Store::open(directory());
+        const auto opened = Store::open(directory);
         EXPECT_FALSE(opened);
         return opened ? Error{} : opened.error();
     }
 
     const SecretName token{"ann", "TOKEN"};
-    char pattern[32] = "/tmp/roll-secrets-XXXXXX";
+    TemporaryFolder directory;
     Time now{std::chrono::hours(5)};
 };
 
@@ -65,7 +59,7 @@ TEST_F(Secrets, AreReplacedAndRemoved) {
 TEST_F(Secrets, NoFileHoldsOneInTheClear) {
     const std::string value = "hf_abcdefghijklmnop";
     ASSERT_TRUE(store().set(token, value, now));
-    for (const auto& file : fs::directory_iterator(directory()))
+    for (const auto& file : fs::directory_iterator(directory))
         EXPECT_EQ(read_file(file.path())->find(value.substr(4, 8)), std::string::npos)
             << file.path();
     EXPECT_EQ(fs::status(key()).permissions(), fs::perms::owner_read | fs::perms::owner_write);
@@ -130,9 +124,9 @@ TEST_F(Secrets, AUserHasAsManyAsAllowed) {
 TEST_F(Secrets, AFailedWriteChangesNothing) {
     Store kept = store();
     ASSERT_TRUE(kept.set(token, "old", now));
-    fs::rename(directory(), directory().string() + "-away");
+    fs::rename(directory, directory.string() + "-away");
     EXPECT_FALSE(kept.set(token, "new", now));
-    fs::rename(directory().string() + "-away", directory());
+    fs::rename(directory.string() + "-away", directory);
     EXPECT_EQ(kept.value(token), "old");
     EXPECT_EQ(store().value(token), "old");
 }

@@ -211,7 +211,7 @@ TEST(Beats, WaitsForTheOneBeforeToEndAndSaysSo) {
     ASSERT_EQ(::kill(daemon.pid(), SIGSTOP),
               0);  // a stopped rolld looks like a killed rolld that still frees its memory
     Daemon second;
-    std::swap(second.root, daemon.root);
+    second.root.swap(daemon.root);
     second.launch();
     std::this_thread::sleep_for(1500ms);
     int status = 0;
@@ -220,7 +220,7 @@ TEST(Beats, WaitsForTheOneBeforeToEndAndSaysSo) {
     EXPECT_TRUE(eventually([&] { return second.directory().read_endpoint().has_value(); }));
     EXPECT_TRUE(second.client().ask("version", Json::object(), 30s));
     EXPECT_EQ(second.end(SIGTERM), 0);
-    std::swap(second.root, daemon.root);
+    second.root.swap(daemon.root);
 }
 
 }  // namespace

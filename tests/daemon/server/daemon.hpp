@@ -21,6 +21,7 @@
 #include "common/io/client.hpp"
 #include "common/protocol/worker.hpp"
 #include "common/spec/job/job.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace roll {
 
@@ -41,14 +42,9 @@ bool eventually(Condition condition) {
 
 class Daemon {
   public:
-    Daemon() {
-        std::string pattern = std::filesystem::temp_directory_path() / "roll-rolld-XXXXXX";
-        EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
-        root = pattern;
-    }
+    Daemon() = default;
     ~Daemon() {
         if (pid_ > 0) end(SIGKILL);
-        std::filesystem::remove_all(root);
     }
     Daemon(const Daemon&) = delete;
     Daemon& operator=(const Daemon&) = delete;
@@ -95,7 +91,7 @@ class Daemon {
         return *std::move(connected);
     }
 
-    std::filesystem::path root;
+    TemporaryFolder root;
 
   private:
     pid_t pid_ = -1;

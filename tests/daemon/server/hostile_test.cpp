@@ -62,6 +62,13 @@ TEST(Hostile, ASubmissionThatCannotBeReadIsRefused) {
     args["spec"]["kind"] = "convert";
     args["spec"]["then"] = {submission("", R"({"command": ["{previous.result}"]})")["spec"]};
     EXPECT_NE(refusal(client, args).find("makes no model"), std::string::npos);
+    EXPECT_NE(refusal(client, submission(std::string(300, 'k'), "{}"))
+                  .find("has 300 bytes; allowed: 1 to 256"),
+              std::string::npos);
+    EXPECT_NE(refusal(client, Json::object()), "queued");
+    const auto many = client.ask_all("submit", {{{"key", std::string(17u << 20, 'x')}}}, 60s);
+    ASSERT_EQ(many.size(), 1u);
+    EXPECT_NE(many[0].error().message.find("allowed: at most 16777216"), std::string::npos);
     EXPECT_EQ(refusal(client, submission("f", "{}")), "queued");
     EXPECT_EQ((*client.ask("show", {{"id", 1}}, 30s))["job"]["spec"], Json::object());
 }
@@ -103,6 +110,13 @@ TEST(Hostile, FilesThatNoJobCanHaveAreRefused) {
     Json sum = file("x", std::numeric_limits<std::uint64_t>::max(), pieces);
     sum.push_back(file("y", 4, pieces)[0]);  // the sum of the sizes would overflow to 3
     says(sum, "files[0].bytes is 18446744073709551615");
+    for (const auto& [name, text] :
+         {std::pair("x", "files[1].name is x, the name of an earlier file"),
+          std::pair("x/y", "files has both x and x/y")}) {
+        Json two = file("x", 3, pieces);
+        two.push_back(file(name, 3, pieces)[0]);
+        says(two, text);
+    }
     EXPECT_EQ(refused(file("x", 3, pieces)), "queued");
     EXPECT_EQ(client.ask("jobs", Json::object(), 30s).value()["jobs"].size(), 1u);
 }

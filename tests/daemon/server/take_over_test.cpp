@@ -1,15 +1,14 @@
 #include "daemon/server/take_over.hpp"
 
-#include <filesystem>
-
 #include <gtest/gtest.h>
 #include <unistd.h>
+
+#include "tests/temporary_folder.hpp"
 
 namespace roll::server {
 namespace {
 
 using namespace std::chrono_literals;
-namespace fs = std::filesystem;
 
 class TakeOver : public testing::Test {
   protected:
@@ -18,10 +17,8 @@ class TakeOver : public testing::Test {
         options_.home = "copy";
         options_.nonce = "this";
         options_.endpoint = "tcp://host:7070";
-        options_.beacon =
-            fs::path(testing::TempDir()) / ("take-over-" + std::to_string(::getpid())) / "beacon";
+        options_.beacon = folder_ / "beacon";
         options_.leases.stillness = options_.leases.claim_wait = 1ms;
-        fs::create_directories(options_.beacon.parent_path());
         state_.incarnation = 1;
         io::Beacon other = own_beacon(options_, 1);
         other.home = "original";
@@ -29,10 +26,10 @@ class TakeOver : public testing::Test {
         other.counter = 7;
         write(other);
     }
-    ~TakeOver() override { fs::remove_all(options_.beacon.parent_path()); }
 
     void write(const io::Beacon& beacon) { EXPECT_TRUE(io::write_beacon(options_.beacon, beacon)); }
 
+    TemporaryFolder folder_;
     ServerOptions options_;
     core::State state_;
 };

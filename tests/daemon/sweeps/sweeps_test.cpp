@@ -1,5 +1,4 @@
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -9,6 +8,7 @@
 
 #include "common/spec/schema/array.hpp"
 #include "daemon/sweeps/watch.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace roll::sweeps {
 namespace {
@@ -17,12 +17,6 @@ using namespace std::chrono_literals;
 
 class Sweeps : public ::testing::Test {
   protected:
-    void SetUp() override {
-        char pattern[] = "/tmp/roll-sweeps-XXXXXX";
-        folder = ::mkdtemp(pattern);
-    }
-    void TearDown() override { std::filesystem::remove_all(folder); }
-
     void write(const std::string& text, const std::string& trial = "0",
                std::ios::openmode mode = std::ios::app) const {
         std::filesystem::create_directories(folder / trial);
@@ -32,7 +26,7 @@ class Sweeps : public ::testing::Test {
         return Cursor(folder / "0" / "metrics.jsonl", metric, {10, 30});
     }
 
-    std::filesystem::path folder;
+    TemporaryFolder folder;
 };
 
 TEST_F(Sweeps, ARungHasTheLastValueUpToItsStep) {

@@ -1,9 +1,8 @@
-#include <filesystem>
-
 #include <gtest/gtest.h>
 
 #include "common/files.hpp"
 #include "daemon/tokens/store.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace roll::tokens {
 namespace {
@@ -12,12 +11,6 @@ using std::chrono_literals::operator""min;
 
 class Tokens : public ::testing::Test {
   protected:
-    Tokens() {
-        std::string pattern = std::filesystem::temp_directory_path() / "roll-tokens-XXXXXX";
-        EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
-        root = pattern;
-    }
-    ~Tokens() override { std::filesystem::remove_all(root); }
     std::string make(const std::string& user = "ann") {
         auto text = Store::open(root).value().create({.user = user,
                                                       .access = protocol::Access::Submit,
@@ -27,7 +20,7 @@ class Tokens : public ::testing::Test {
         EXPECT_TRUE(text);
         return text.value_or("");
     }
-    std::filesystem::path root;
+    TemporaryFolder root;
     Time now{std::chrono::hours(500'000)};
 };
 

@@ -6,6 +6,7 @@
 
 #include "common/files.hpp"
 #include "common/io/sha256.hpp"
+#include "tests/temporary_folder.hpp"
 #include "worker/agent/process/launch.hpp"
 
 namespace roll::agent {
@@ -25,8 +26,6 @@ protocol::StartOrder order(std::uint64_t job, const std::vector<spec::StagedFile
 
 class JobFilesTest : public ::testing::Test {
   protected:
-    void SetUp() override { fs::remove_all(top); }
-    void TearDown() override { fs::remove_all(top); }
     // Answers requests until there is none. Returns their number.
     int serve(JobFiles& files) {
         int answered = 0;
@@ -52,7 +51,7 @@ class JobFilesTest : public ::testing::Test {
         return read_file(top / path).value_or("");
     }
 
-    fs::path top = fs::path(testing::TempDir()) / "job_files_test";
+    TemporaryFolder top;
     std::map<std::string, std::string> stored{};
     Instant now{};
 };

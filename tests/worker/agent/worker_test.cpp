@@ -11,6 +11,7 @@
 #include "common/io/process.hpp"
 #include "common/io/sha256.hpp"
 #include "common/json.hpp"
+#include "tests/temporary_folder.hpp"
 #include "tests/worker/agent/dummy_trainer.hpp"
 #include "tests/worker/agent/fake_rolld.hpp"
 #include "worker/agent/process/clock.hpp"
@@ -25,9 +26,6 @@ const AttemptKey kOther{.job = {8}, .token = {1, 1}};
 class WorkerTest : public testing::Test {
   protected:
     void SetUp() override {
-        std::string name = testing::TempDir() + "roll-worker-XXXXXX";
-        ASSERT_NE(::mkdtemp(name.data()), nullptr);
-        folder_ = name;
         std::filesystem::create_directories(folder_ / "bin");
         std::filesystem::create_symlink(io::own_program(), folder_ / "bin/roll-rank");
         io::become_subreaper();
@@ -40,7 +38,6 @@ class WorkerTest : public testing::Test {
         EXPECT_TRUE(eventually_nothing_left());
         const auto wall = read_file(folder_ / "state/worker/node-1/walls");
         if (wall) remove_cgroup(Json::parse(*wall).value("cgroup", ""));
-        std::filesystem::remove_all(folder_);
     }
     void start_worker(std::vector<std::string> flags = {}) {
         io::Spawn spawn;
@@ -115,7 +112,7 @@ class WorkerTest : public testing::Test {
         return true;
     }
 
-    std::filesystem::path folder_;
+    TemporaryFolder folder_;
     pid_t worker_ = 0;
     std::optional<FakeRolld> rolld_;
 };

@@ -331,7 +331,7 @@ TEST_F(Turns, ATemplateThatLeavesTheTextsOfAListOutIsRefused) {
 
 TEST_F(Turns, AConversationWithoutAnAnswerIsRefused) {
     EXPECT_EQ(learned(plain_, R"({"messages": [{"role": "user", "content": "a"}]})"),
-              "has 1 messages, none with the role assistant, so there is nothing to learn");
+              "has 1 message, none with the role assistant, so there is nothing to learn");
     EXPECT_EQ(learned("{{ raise_exception('roles must alternate') }}", two_),
               "t.jinja, line 1: the template refuses the conversation: roles must alternate");
 }

@@ -9,6 +9,7 @@
 
 #include "common/files.hpp"
 #include "common/hash.hpp"
+#include "tests/temporary_folder.hpp"
 #include "worker/checkpoint/manifest.hpp"
 #include "worker/checkpoint/part.hpp"
 #include "worker/checkpoint/staging.hpp"
@@ -44,8 +45,7 @@ constexpr int kRounds = 60;
 }
 
 TEST(Crash, KillsAtRandomMomentsLeaveOnlyWholeCheckpoints) {
-    std::string pattern = (fs::temp_directory_path() / "roll-crash-XXXXXX").string();
-    const fs::path root = ::mkdtemp(pattern.data());
+    const TemporaryFolder root;
     std::mt19937 random(7);
     int whole = 0, staged_leftovers = 0;
     for (int round = 0; round < kRounds; ++round) {
@@ -73,7 +73,6 @@ TEST(Crash, KillsAtRandomMomentsLeaveOnlyWholeCheckpoints) {
     }
     std::printf("%d whole, %d killed while staging\n", whole, staged_leftovers);
     EXPECT_GT(staged_leftovers, 0);
-    fs::remove_all(root);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "common/files.hpp"
 #include "common/hash.hpp"
+#include "tests/temporary_folder.hpp"
 #include "worker/checkpoint/background.hpp"
 #include "worker/checkpoint/choose.hpp"
 #include "worker/checkpoint/part.hpp"
@@ -19,13 +20,7 @@ namespace fs = std::filesystem;
 
 class Checkpoint : public testing::Test {
   protected:
-    Checkpoint() {
-        std::string pattern = (fs::temp_directory_path() / "roll-checkpoint-XXXXXX").string();
-        root_ = ::mkdtemp(pattern.data());
-    }
-    ~Checkpoint() override { fs::remove_all(root_); }
-
-    fs::path root_;
+    TemporaryFolder root_;
 };
 
 void put(const fs::path& path, const std::string& content) {

@@ -122,7 +122,7 @@ class Families(FolderCase):
             for directory in (hf, mca):
                 run('verify', directory)
             for one, other in ((hf, copies), (copies, hf), (mca, copies)):
-                self.assertIn(f'{name}: 1 elements differ', run('diff', one, other, code=1).stdout)
+                self.assertIn(f'{name}: 1 element differs', run('diff', one, other, code=1).stdout)
             for target in ('megatron', 'torch_dist', 'nemo', 'dcp'):
                 done = run('convert', mca, self.root / 'out', '--to', target, code=2)
                 self.assertIn(f'{name} differs from', done.stderr)

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "tests/temporary_folder.hpp"
 #include "worker/families/check.hpp"
 #include "worker/families/embedded.hpp"
 #include "worker/families/model.hpp"
@@ -348,18 +349,15 @@ TEST(Families, OneAloneIsTheSameOne) {
 }
 
 TEST(Families, ADirectoryAddsFamilies) {
-    const auto directory =
-        std::filesystem::temp_directory_path() / ("families-" + std::to_string(::getpid()));
-    std::filesystem::create_directories(directory);
+    const TemporaryFolder directory;
     Json added = Json::parse(embedded_families()[0].content);
     added["hf"]["model_type"] = "added";
     std::ofstream(directory / "added.json") << added.dump();
-    ::setenv("ROLL_FAMILIES", directory.c_str(), 1);
+    ::setenv("ROLL_FAMILIES", directory.string().c_str(), 1);
     EXPECT_TRUE(Families::load().value().find("added"));
     std::ofstream(directory / "added.json") << "{}";
     EXPECT_FALSE(Families::load());
     ::unsetenv("ROLL_FAMILIES");
-    std::filesystem::remove_all(directory);
 }
 
 }  // namespace

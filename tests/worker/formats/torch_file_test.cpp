@@ -23,11 +23,13 @@ Result<Pickle> parse(const char (&text)[n]) {
 }
 
 void write_sample(const std::filesystem::path& path) {
-    const std::string bytes = "abcdefghijklmnop";
-    ASSERT_TRUE(write_torch_file(path, "model",
-                                 {{{"w", DType::F32, {2, 2}}, tensor::as_bytes(bytes)},
-                                  {{"scalar", DType::BF16, {}}, tensor::as_bytes(bytes).first(2)},
-                                  {{"none", DType::F16, {0, 3}}, {}}}));
+    const std::vector<tensor::TensorInfo> tensors{
+        {"w", DType::F32, {2, 2}}, {"scalar", DType::BF16, {}}, {"none", DType::F16, {0, 3}}};
+    auto writer = TorchFileWriter::create(path, {{"model", tensors}}).value();
+    const auto bytes = tensor::as_bytes("abcdefghijklmnop");
+    ASSERT_TRUE(writer.append(0, bytes));
+    ASSERT_TRUE(writer.append(1, bytes.first(2)));
+    ASSERT_TRUE(writer.finish());
 }
 
 TEST(Pickle, ReadsPlainData) {

@@ -51,9 +51,9 @@ TEST(Choice, AnIncompleteGroupIsRefusedWithBothBubbles) {
     const auto refused = schedule_of(parallel(4, 2, spec::Schedule::Interleaved), 10, {{1, 2, 0}});
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().message,
-              "in groups of 4, the last group of a replica's 10 micro-batches has 2, which is less "
-              "than pp 4; the bubble is 0.317; with 12 micro-batches, the bubble would be 0.125; "
-              "change train.global_batch_size, or set parallel.group");
+              "the last group of a replica's 10 micro-batches has 2; allowed: 4, as in the other "
+              "groups, or at least pp 4; set parallel.group, or change train.global_batch_size: "
+              "with 12 micro-batches, the bubble is 0.125 instead of 0.317");
 }
 
 TEST(Choice, AScheduleIsTheOneThatIsNamed) {

@@ -2,15 +2,11 @@
 // 1e-10: loss and gradient norm of ten steps of AdamW, and after them the logits and the adapter
 // file, tensor by tensor under PEFT's names. A packed base has the values of bitsandbytes, bit for
 // bit.
-#include <cstdlib>
-#include <filesystem>
-
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
 #include "common/files.hpp"
 #include "common/spec/train/read_lora.hpp"
-#include "common/tensor/safetensors.hpp"
 #include "tests/worker/train/oracle.hpp"
 #include "worker/families/model.hpp"
 #include "worker/plan/cost.hpp"
@@ -24,18 +20,6 @@ namespace roll::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::map<std::string, at::Tensor> tensors_of(const fs::path& file) {
-    std::map<std::string, at::Tensor> tensors;
-    const auto opened = tensor::SafetensorsFile::open(file).value();
-    for (const tensor::TensorView& view : opened.tensors()) {
-        EXPECT_EQ(view.info.dtype, tensor::DType::F64) << view.info.name;
-        tensors[view.info.name] =
-            at::from_blob(const_cast<std::byte*>(view.bytes.data()), view.info.shape, at::kDouble)
-                .clone();
-    }
-    return tensors;
-}
 
 // Compares the values of the packed weights with those of bitsandbytes.
 void expect_values(const fs::path& path, const spec::LoraSpec& lora) {
@@ -94,13 +78,7 @@ void expect_steps(const fs::path& path) {
     const at::Tensor ids = told.at("ids").to(at::kLong), targets = told.at("targets").to(at::kLong);
     double worst_loss = 0, worst_weight = 0;
     for (std::int64_t step = 0; step < ids.size(0); ++step) {
-        std::vector<Microbatch> batch;
-        for (const std::int64_t row : {0, 2}) {
-            batch.push_back({ids[step].narrow(0, row, 2).contiguous(),
-                             targets[step].narrow(0, row, 2).contiguous()});
-            batch.back().first_row = (step * ids.size(1) + row) * ids.size(2);
-        }
-        const StepResult result = trainer.run(batch, 1e-3);
+        const StepResult result = trainer.run(two_microbatches(ids, targets, step), 1e-3);
         ASSERT_TRUE(result.updated);
         const double loss = told.at("loss")[step].item<double>();
         const double norm = told.at("norm")[step].item<double>();
@@ -129,15 +107,11 @@ void expect_steps(const fs::path& path) {
 
 TEST(LoraOracle, TenStepsArePefts) {
     at::set_num_threads(1);
-    const char* folder = std::getenv("ROLL_ORACLE_DATA");
-    ASSERT_NE(folder, nullptr) << "run by ctest: no ROLL_ORACLE_DATA";
-    int models = 0;
-    for (const auto& entry : fs::directory_iterator(folder)) {
-        SCOPED_TRACE(entry.path().filename());
-        expect_steps(entry.path());
-        ++models;
+    EXPECT_EQ(oracle_cases().size(), 10U);
+    for (const fs::path& model : oracle_cases()) {
+        SCOPED_TRACE(model.filename());
+        expect_steps(model);
     }
-    EXPECT_EQ(models, 10);
 }
 
 }  // namespace

@@ -5,14 +5,10 @@
 // family files. In bfloat16, gradients must be as close to the true ones as transformers' are.
 #include "tests/worker/train/oracle.hpp"
 
-#include <cstdlib>
-#include <filesystem>
-
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
 #include "common/files.hpp"
-#include "common/tensor/safetensors.hpp"
 #include "worker/plan/cost.hpp"
 #include "worker/train/comm/local_communicator.hpp"
 #include "worker/train/model/generate.hpp"
@@ -26,35 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kModels = 18;  // to be raised when another model is added
-
-std::vector<fs::path> models() {
-    const char* folder = std::getenv("ROLL_ORACLE_DATA");
-    if (folder == nullptr) throw std::runtime_error("run by ctest: no ROLL_ORACLE_DATA");
-    std::vector<fs::path> found;
-    for (const auto& entry : fs::directory_iterator(folder)) found.push_back(entry.path());
-    std::sort(found.begin(), found.end());
-    return found;
-}
-
-// The oracle's results for one model, by name.
-class Told {
-  public:
-    explicit Told(const fs::path& model)
-        : file_(tensor::SafetensorsFile::open(model / "told.safetensors").value()) {}
-
-    at::Tensor get(const std::string& name) const {
-        const tensor::TensorView& view = *file_.find(name);
-        return at::from_blob(const_cast<std::byte*>(view.bytes.data()), view.info.shape,
-                             at::kDouble)
-            .clone();
-    }
-    double number(const std::string& name, std::int64_t step) const {
-        return get(name)[step].item<double>();
-    }
-
-  private:
-    tensor::SafetensorsFile file_;
-};
 
 // The trainer of a model, before its first step.
 struct Run {
@@ -76,26 +43,20 @@ struct Run {
 };
 
 void expect_ten_steps(const fs::path& model) {
-    const Told told(model);
+    const auto told = tensors_of(model / "told.safetensors");
     const Json objective = parse_json(read_file(model / "objective.json").value()).value();
     Run run(model, at::kDouble, 2, spec::token_loss_spec(objective));
     const spec::ModelConfig& config = run.config;
     Chunk& chunk = run.chunk();
     EXPECT_EQ(plan::parameter_count(config), chunk.parameters().flat_weight.numel());
-    const at::Tensor ids = told.get("ids").to(at::kLong),
-                     targets = told.get("targets").to(at::kLong);
-    expect_close(chunk.logits(ids[0]), told.get("logits"), "logits", kLimit);
+    const at::Tensor ids = told.at("ids").to(at::kLong), targets = told.at("targets").to(at::kLong);
+    expect_close(chunk.logits(ids[0]), told.at("logits"), "logits", kLimit);
     double worst_grad = 0, worst_loss = 0;
     for (std::int64_t step = 0; step < ids.size(0); ++step) {
-        std::vector<Microbatch> batch;
-        for (const std::int64_t row : {0, 2}) {
-            batch.push_back({ids[step].narrow(0, row, 2).contiguous(),
-                             targets[step].narrow(0, row, 2).contiguous()});
-            batch.back().first_row = (step * ids.size(1) + row) * ids.size(2);
-        }
-        const StepResult result = run.trainer.run(batch, 1e-3);
+        const StepResult result = run.trainer.run(two_microbatches(ids, targets, step), 1e-3);
         ASSERT_TRUE(result.updated);
-        const double loss = told.number("loss", step), norm = told.number("norm", step);
+        const double loss = told.at("loss")[step].item<double>();
+        const double norm = told.at("norm")[step].item<double>();
         EXPECT_NEAR(result.loss, loss, kLimit * loss) << "step " << step;
         EXPECT_NEAR(result.grad_norm, norm, kLimit * norm) << "step " << step;
         worst_loss = std::max(worst_loss, std::abs(result.loss - loss) / loss);
@@ -116,10 +77,10 @@ double median(std::vector<double> values) {
 }
 
 void expect_narrow_gradients(const fs::path& model) {
-    const Told told(model);
+    const auto told = tensors_of(model / "told.safetensors");
     Run run(model, at::kBFloat16, 1);
     const Microbatch batch[] = {
-        {told.get("ids")[0].to(at::kLong), told.get("targets")[0].to(at::kLong)}};
+        {told.at("ids")[0].to(at::kLong), told.at("targets")[0].to(at::kLong)}};
     run.trainer.run(batch, 0);
     const Parameters truth = read_parameters(model / "true", run.config),
                      theirs = read_parameters(model / "bf16", run.config);
@@ -144,15 +105,15 @@ class Oracle : public testing::Test {
 };
 
 TEST_F(Oracle, TenStepsAreTransformers) {
-    EXPECT_GE(models().size(), kModels);
-    for (const fs::path& model : models()) {
+    EXPECT_GE(oracle_cases().size(), kModels);
+    for (const fs::path& model : oracle_cases()) {
         SCOPED_TRACE(model.filename());
         expect_ten_steps(model);
     }
 }
 
 TEST_F(Oracle, NarrowGradientsAreAsNearToTheTrueOnes) {
-    for (const fs::path& model : models()) {
+    for (const fs::path& model : oracle_cases()) {
         SCOPED_TRACE(model.filename());
         expect_narrow_gradients(model);
     }
@@ -164,14 +125,14 @@ TEST_F(Oracle, GeneratesWhatTransformersDoes) {
         for (std::int64_t i = 0; i < ids.numel(); ++i) list.push_back(ids[i].item<std::int64_t>());
         return list;
     };
-    for (const fs::path& path : models()) {
+    for (const fs::path& path : oracle_cases()) {
         SCOPED_TRACE(path.filename());
-        const Told told(path);
+        const auto told = tensors_of(path / "told.safetensors");
         const spec::ModelConfig config = setup_model(path / "weight").config;
         Chunk model(config, whole_chunk(config), {.dtype = at::kDouble, .draw = false});
         load_weights(path / "weight", model.parameters());
-        const at::Tensor prompt = told.get("prompt")[0].to(at::kLong),
-                         greedy = told.get("greedy")[0].to(at::kLong);
+        const at::Tensor prompt = told.at("prompt")[0].to(at::kLong),
+                         greedy = told.at("greedy")[0].to(at::kLong);
         EXPECT_EQ(generate(text_model(model), tokens(prompt), {.max_tokens = 24}),
                   tokens(greedy.slice(0, prompt.numel())));
     }

@@ -3,41 +3,29 @@
 // the first, and the weights after the last. A reward model is transformers' model for sequence
 // classification, so that its files are read and compared, too. The answers are packed here and
 // padded there.
-#include <cstdlib>
-#include <filesystem>
-
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
 #include "common/files.hpp"
-#include "common/spec/check/preference_rules.hpp"
-#include "common/tensor/safetensors.hpp"
+#include "common/spec/check/train_rules.hpp"
 #include "tests/worker/train/oracle.hpp"
 #include "worker/train/comm/local_communicator.hpp"
-#include "worker/train/model/load_weights.hpp"
-#include "worker/train/model/model_setup.hpp"
-#include "worker/train/pipeline/train_step.hpp"
 
 namespace roll::train {
 namespace {
 
 namespace fs = std::filesystem;
 
-at::Tensor tensor_of(const fs::path& file, const std::string& name) {
-    const auto opened = tensor::SafetensorsFile::open(file).value();
-    const tensor::TensorView& view = *opened.find(name);
-    return at::from_blob(const_cast<std::byte*>(view.bytes.data()), view.info.shape, at::kDouble)
-        .clone();
-}
+using Tensors = std::map<std::string, at::Tensor>;
 
 // The padded answers of the oracle, or its mismatched ones with the prefix "kl_".
 struct Answers {
     at::Tensor ids, begin, length;
 
-    explicit Answers(const fs::path& file, const std::string& prefix = "")
-        : ids(tensor_of(file, prefix + "ids").to(at::kLong)),
-          begin(tensor_of(file, prefix + "begin").to(at::kLong)),
-          length(tensor_of(file, prefix + "length").to(at::kLong)) {}
+    explicit Answers(const Tensors& of, const std::string& prefix = "")
+        : ids(of.at(prefix + "ids").to(at::kLong)),
+          begin(of.at(prefix + "begin").to(at::kLong)),
+          length(of.at(prefix + "length").to(at::kLong)) {}
 
     // Packs the sequences [first, last) of a step. A reward model also reads the last tokens.
     Microbatch packed(std::int64_t step, std::int64_t first, std::int64_t last,
@@ -84,20 +72,20 @@ struct Steps {
 void expect_steps(const fs::path& top, const fs::path& path) {
     const Json objective = parse_json(read_file(path / "objective.json").value()).value();
     EXPECT_TRUE(spec::preference_problems({{"objective", objective}}).empty());
-    const fs::path file = top / "pairs.safetensors";
-    const fs::path told = path / "told.safetensors";
-    const at::Tensor losses = tensor_of(told, "loss"), norms = tensor_of(told, "norm"),
-                     rewards = tensor_of(told, "rewards");
+    const Tensors pairs = tensors_of(top / "pairs.safetensors"),
+                  told = tensors_of(path / "told.safetensors");
+    const at::Tensor losses = told.at("loss"), norms = told.at("norm"),
+                     rewards = told.at("rewards");
     const spec::PreferenceSpec preference = spec::preference_spec(objective);
-    Steps steps{Answers(file),
-                Answers(file, "kl_"),
-                tensor_of(file, "label"),
-                tensor_of(told, "references"),
-                tensor_of(told, "kl_references"),
+    Steps steps{Answers(pairs),
+                Answers(pairs, "kl_"),
+                pairs.at("label"),
+                told.at("references"),
+                told.at("kl_references"),
                 preference.is_unpaired(),
                 preference.compares_scores()};
     if (!preference.has_reference()) steps.references.zero_();
-    if (path.filename() == "reward-margin") steps.margins = tensor_of(told, "margins");
+    if (path.filename() == "reward-margin") steps.margins = told.at("margins");
     const fs::path start = (preference.compares_scores() ? path : top) / "weight";
     const spec::ModelConfig config = setup_model(start).config;
     EXPECT_EQ(config.scores, preference.compares_scores());
@@ -124,7 +112,7 @@ void expect_steps(const fs::path& top, const fs::path& path) {
         EXPECT_EQ(result.pairs->samples(),
                   static_cast<double>(preference.is_unpaired() ? sequences : sequences / 2));
         if (preference.is_unpaired()) {
-            const double kl = tensor_of(told, "kl")[step].item<double>();
+            const double kl = told.at("kl")[step].item<double>();
             EXPECT_NEAR(result.pairs->mean(PairSums::Kl), kl, kLimit * std::max(1.0, kl));
             EXPECT_EQ(kl > 0, path.filename() == "kto");
         }
@@ -146,13 +134,11 @@ void expect_steps(const fs::path& top, const fs::path& path) {
 
 TEST(PreferenceOracle, StepsHaveTheLossesGradientsAndWeightsOfTrl) {
     at::set_num_threads(1);
-    const char* folder = std::getenv("ROLL_ORACLE_DATA");
-    ASSERT_NE(folder, nullptr) << "run by ctest: no ROLL_ORACLE_DATA";
     int cases = 0;
-    for (const auto& entry : fs::directory_iterator(folder)) {
-        if (!fs::exists(entry.path() / "objective.json")) continue;
-        SCOPED_TRACE(entry.path().filename());
-        expect_steps(folder, entry.path());
+    for (const fs::path& path : oracle_cases()) {
+        if (!fs::exists(path / "objective.json")) continue;
+        SCOPED_TRACE(path.filename());
+        expect_steps(path.parent_path(), path);
         ++cases;
     }
     EXPECT_EQ(cases, 17);

@@ -1,7 +1,6 @@
 #include "worker/agent/core/verdict.hpp"
 
 #include <algorithm>
-#include <csignal>
 #include <cstring>
 
 #include "common/check.hpp"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <fstream>
 #include <numeric>
-#include <optional>
 #include <sstream>
 #include <tuple>
 

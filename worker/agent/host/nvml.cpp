@@ -7,6 +7,7 @@
 
 #include <dlfcn.h>
 
+#include "common/counted.hpp"
 #include "common/hash.hpp"
 
 namespace roll::agent {
@@ -203,12 +204,12 @@ std::string gpu_fault(const std::string& name) {
     if (rows && failed != 0) return "failed to replace bad memory rows";
     if (rows && pending != 0) return "has bad memory rows that its next reset will replace";
     unsigned long long errors = 0;
-    const bool counted =
+    const bool is_known =
         nvml.ask<int(Device, int, int, unsigned long long*)>(
             "nvmlDeviceGetTotalEccErrors", device, kUncorrected, kSinceLoaded, &errors) == 0;
-    if (!counted || errors == 0) return "";
-    return "has had " + std::to_string(errors) +
-           " uncorrected memory errors since its driver was loaded";
+    if (!is_known || errors == 0) return "";
+    return "has had " + counted(errors, "uncorrected memory error") +
+           " since its driver was loaded";
 }
 
 }  // namespace roll::agent

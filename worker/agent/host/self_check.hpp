@@ -2,6 +2,7 @@
 // site with `--check builtin`.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -9,11 +10,15 @@
 
 namespace roll::agent {
 
+// Returns the sorted names of the links that are up: interfaces of a hardware device ("eth0") and
+// ports of InfiniBand and RoCE devices ("mlx5_0/1"). `sys` is "/sys".
+std::vector<std::string> links_up(const std::filesystem::path& sys);
+
 struct NodeNeeds {
     std::string directory;  // directory that must be writable and readable and have space
     int gpus = 0;           // number of GPUs that NVML must show
     std::vector<std::string> names{};  // names of GPUs that must have no memory fault
-    std::vector<std::string> links{};  // network links that must be up (links.hpp)
+    std::vector<std::string> links{};  // network links that must be up
 };
 
 // Checks that the node meets `needs`; returns the first failure. Writes, reads back and removes a

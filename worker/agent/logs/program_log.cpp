@@ -3,16 +3,21 @@
 #include <array>
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
+#include <set>
 #include <system_error>
 
 #include <fcntl.h>
+#include <linux/falloc.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/files.hpp"
+#include "common/io/descriptor.hpp"
 #include "common/io/process.hpp"
-#include "worker/agent/logs/log_cap.hpp"
+#include "common/pattern.hpp"
 
 namespace roll::agent {
 namespace {
@@ -43,7 +48,36 @@ bool write_all(int fd, std::string_view bytes) {
     return true;
 }
 
+constexpr std::streamoff kTailBytes = 4 << 20;
+constexpr std::size_t kLineBytesMax = 4096;
+
+std::string tail_of(const std::string& file) {
+    std::ifstream in(file, std::ios::binary | std::ios::ate);
+    if (!in) return {};
+    const std::streamoff size = in.tellg();
+    const std::streamoff from = std::max<std::streamoff>(size - kTailBytes, 0);
+    std::string text(static_cast<std::size_t>(size - from), '\0');
+    in.seekg(from);
+    in.read(text.data(), static_cast<std::streamsize>(text.size()));
+    text.resize(static_cast<std::size_t>(in.gcount()));
+    return text;
+}
+
 }  // namespace
+
+// The log is opened in append mode, so the program's next output follows the remaining
+// bytes.
+bool cap_log(const std::string& file, std::int64_t bytes_max) {
+    struct stat info {};
+    if (bytes_max <= 0 || ::stat(file.c_str(), &info) != 0 || info.st_size <= bytes_max)
+        return false;
+    const io::Descriptor log(::open(file.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!log) return false;
+    const std::int64_t block = info.st_blksize > 0 ? info.st_blksize : 4096;
+    const std::int64_t head = (info.st_size - bytes_max / 2) / block * block;
+    if (head > 0 && ::fallocate(log.get(), FALLOC_FL_COLLAPSE_RANGE, 0, head) == 0) return true;
+    return ::ftruncate(log.get(), 0) == 0;
+}
 
 Result<io::Descriptor> open_log(const std::string& file) {
     io::Descriptor log = open_to_append(file);
@@ -125,6 +159,26 @@ Result<void> LogPipe::copy_into(const io::Descriptor& log) {
         ::poll(polled.data(), over ? 1 : 2, -1);
         over |= polled[1].revents != 0;
     }
+}
+
+std::vector<int> scan_logs(const std::vector<std::string>& patterns,
+                           const std::vector<std::string>& files) {
+    std::set<int> found;
+    for (const std::string& file : files) {
+        const std::string text = tail_of(file);
+        for (int i = 0; i < static_cast<int>(patterns.size()); ++i) {
+            const auto pattern = Pattern::make(patterns[static_cast<std::size_t>(i)]);
+            if (!pattern || found.contains(i)) continue;
+            for (std::size_t from = 0; from < text.size() && !found.contains(i);) {
+                const std::size_t end = std::min(text.find('\n', from), text.size());
+                const std::string_view line(text.data() + from,
+                                            std::min(end - from, kLineBytesMax));
+                if (pattern->occurs_in(line)) found.insert(i);
+                from = end + 1;
+            }
+        }
+    }
+    return {found.begin(), found.end()};
 }
 
 }  // namespace roll::agent

@@ -8,11 +8,18 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "common/error.hpp"
 #include "common/io/descriptor.hpp"
 
 namespace roll::agent {
+
+// Limits the size of a log file while its program keeps appending to it. If `file` exceeds
+// `bytes_max`, removes the file's beginning. The newest bytes remain: about half of `bytes_max`.
+// Truncates the file to 0 bytes if the volume cannot remove a file's beginning. Returns true if the
+// file was cut. `bytes_max` 0 means no limit.
+bool cap_log(const std::string& file, std::int64_t bytes_max);
 
 // Opens a log for appending and creates its directories. Fails with InvalidArgument if the name can
 // never be a file, and with Unavailable if the volume fails. Fails with Refused if the volume is
@@ -67,5 +74,11 @@ class LogPipe {
     Result<void> copied_{};
     std::thread thread_{};
 };
+
+// Searches the logs of a failed attempt for the job's patterns (retry.on_log). Returns the indices
+// of the patterns that match a line of these files, in ascending order. Reads only the end of each
+// file and the beginning of each long line. An invalid pattern matches nothing.
+std::vector<int> scan_logs(const std::vector<std::string>& patterns,
+                           const std::vector<std::string>& files);
 
 }  // namespace roll::agent

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include <fmt/format.h>
 #include <pwd.h>
 #include <unistd.h>
 
@@ -64,9 +65,7 @@ void add_nodes(const protocol::StartOrder& order, const BatchScript& batch, cons
     result["SLURM_TASKS_PER_NODE"] = tasks_text(batch, order.nodes);
     if (order.gpus.empty()) return;
     result["SLURM_GPUS_ON_NODE"] = std::to_string(order.gpus.size());
-    std::string gpus;
-    for (const int gpu : order.gpus) gpus += (gpus.empty() ? "" : ",") + std::to_string(gpu);
-    result["SLURM_JOB_GPUS"] = gpus;
+    result["SLURM_JOB_GPUS"] = fmt::format("{}", fmt::join(order.gpus, ","));
 }
 
 void add_given(const BatchScript& batch, int nodes, Environment& result) {
@@ -141,9 +140,8 @@ Environment batch_environment(const protocol::StartOrder& order, const CommandDo
     Environment result = job_environment(order, document, *document.batch, site);
     for (const char* name : {"SLURM_NODEID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_GTIDS"})
         result[name] = "0";
-    std::string secrets;
-    for (const std::string& name : document.secrets) secrets += (secrets.empty() ? "" : ",") + name;
-    if (!secrets.empty()) result["ROLL_SECRETS"] = secrets;
+    if (!document.secrets.empty())
+        result["ROLL_SECRETS"] = fmt::format("{}", fmt::join(document.secrets, ","));
     return result;
 }
 

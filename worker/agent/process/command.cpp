@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "common/replace.hpp"
 #include "common/spec/job/job.hpp"
 #include "common/spec/job/log_name.hpp"
 #include "common/spec/schema/array.hpp"
@@ -65,13 +66,6 @@ Result<BatchScript> read_batch(const Json& json) {
     return batch;
 }
 
-// Replaces each "{files}" in `text` by the directory `files`.
-void name_files(std::string& text, const std::string& files) {
-    const std::string_view name = spec::kFilesDirectory;
-    for (auto at = text.find(name); at != text.npos; at = text.find(name, at + files.size()))
-        text.replace(at, name.size(), files);
-}
-
 }  // namespace
 
 std::filesystem::path files_directory(const std::filesystem::path& files, const AttemptKey& key) {
@@ -126,8 +120,9 @@ Result<CommandDocument> read_command(const Json& document, const std::string& fi
         return fail(ErrorCode::InvalidArgument,
                     "the job's command is empty; name the program to run");
     if (files.empty()) return result;
-    for (std::string& word : result.command) name_files(word, files);
-    if (result.workdir.starts_with(spec::kFilesDirectory)) name_files(result.workdir, files);
+    for (std::string& word : result.command) word = replaced(word, spec::kFilesDirectory, files);
+    if (result.workdir.starts_with(spec::kFilesDirectory))
+        result.workdir = replaced(result.workdir, spec::kFilesDirectory, files);
     return result;
 }
 

@@ -21,7 +21,8 @@ namespace {
 using Words = std::vector<std::string>;
 
 // the order in which `auto` chooses a runtime
-constexpr std::array<const char*, 3> kRuntimes = {"podman", "apptainer", "enroot"};
+constexpr const char* kApptainer = "apptainer";
+constexpr std::array<const char*, 3> kRuntimes = {"podman", kApptainer, "enroot"};
 
 constexpr Millis kRemoveTime{20000};
 
@@ -95,7 +96,8 @@ bool configures_runtime(const std::string& name) {
                                                         "LD_PRELOAD",
                                                         "LD_LIBRARY_PATH",
                                                         "DBUS_SESSION_BUS_ADDRESS"};
-    constexpr std::array<std::string_view, 3> kPrefixes = {"XDG_", "CONTAINERS_", "PODMAN_"};
+    constexpr std::array<std::string_view, 4> kPrefixes = {"XDG_", "CONTAINERS_", "PODMAN_",
+                                                           "ENROOT_"};
     return std::ranges::find(kNames, name) != kNames.end() ||
            std::ranges::any_of(kPrefixes,
                                [&](std::string_view start) { return name.starts_with(start); });
@@ -128,9 +130,6 @@ std::string quoted(const std::string& text) {
     return result + "'";
 }
 
-// Returns the label that marks the containers of a roll-worker.
-std::string label_of(const std::string& session) { return "roll.worker=" + session; }
-
 // Returns a command that removes containers by running `words`. The command runs `words` again if
 // they fail, because Podman may refuse to remove a container. Podman must first notice that the
 // container's processes were killed.
@@ -145,7 +144,7 @@ Words removal(const Words& words) {
 // requires a PID namespace, whose process 1 ignores SIGTERM by default. With --init, the command is
 // not process 1.
 Words podman(const Container& container, const ContainerPlace& place,
-             const std::map<std::string, std::string>& environment, const LaunchSite& site) {
+             const std::map<std::string, std::string>& environment, bool is_root) {
     Words words = {"run",
                    "--rm",
                    "--name=" + place.name,
@@ -158,17 +157,52 @@ Words podman(const Container& container, const ContainerPlace& place,
                    "--no-healthcheck",
                    "--log-driver=none",
                    "--security-opt=label=disable"};
-    words.push_back("--label=" + label_of(site.session));
-    words.push_back(site.is_root ? "--user=0:0" : "--userns=keep-id");
+    words.push_back(is_root ? "--user=0:0" : "--userns=keep-id");
     if (place.gpus) words.emplace_back("--device=nvidia.com/gpu=all");
     for (const Bind& bind : binds_of(container, place))
         words.push_back("--volume=" + bind.source + ":" + bind.target +
                         (bind.read_only ? ":ro" : ""));
     words.push_back("--workdir=" + workdir_of(container, place));
     std::ranges::move(environment_options(environment), std::back_inserter(words));
-    words.push_back(container.image);
+    if (place.shared.empty())
+        words.push_back(container.image);
+    else
+        words.insert(words.end(), {"--env-file=/dev/fd/3", "--rootfs"});
     return words;
 }
+
+// Runs Podman on the files of the container $2, which is made of the image $3 if it does not exist
+// yet. $4 is the number of Podman's words in front of the path of these files. Podman does not read
+// an image's variables with --rootfs, so it reads them from descriptor 3.
+constexpr const char* kSharedPodman = R"(podman=$1 box=$2 image=$3 words=$4 lock=$5; shift 5
+( flock 9
+  "$podman" container exists "$box" && exit
+  test -n "$image" || { echo "srun: no earlier step made this container on this node;" \
+    "also give --container-image" >&2; exit 1; }
+  "$podman" create --name="$box" "$image" true >/dev/null
+) 9>>"$lock" || exit 125
+root=$("$podman" mount "$box" 2>/dev/null || "$podman" unshare "$podman" mount "$box") || exit 125
+for word do
+  shift
+  test "$words" != 0 || set -- "$@" "$root"
+  set -- "$@" "$word"
+  words=$((words - 1))
+done
+exec "$podman" "$@" 3<<END
+$("$podman" container inspect --format '{{range .Config.Env}}{{println .}}{{end}}' "$box")
+END
+)";
+
+// As kSharedPodman, for Enroot.
+constexpr const char* kSharedEnroot = R"(enroot=$1 box=$2 image=$3 lock=$5; shift 5
+( flock 9
+  "$enroot" list | grep -q -x -F "$box" && exit
+  test -n "$image" || { echo "srun: no earlier step made this container on this node;" \
+    "also give --container-image" >&2; exit 1; }
+  "$enroot" create --name "$box" "$image"
+) 9>>"$lock" || exit 125
+exec "$enroot" "$@"
+)";
 
 // Returns the words that run a command in a container that podman() has started.
 Words podman_exec(const std::string& path, const Container& container, const ContainerPlace& place,
@@ -204,8 +238,8 @@ Words enroot(const Container& container, const ContainerPlace& place,
                         (bind.read_only ? ",ro" : ""));
     std::ranges::move(environment_options(environment), std::back_inserter(words));
     if (place.gpus) words.emplace_back("--env=NVIDIA_VISIBLE_DEVICES=all");
-    words.insert(words.end(), {container.image, "/bin/sh", "-c", "cd \"$0\" && exec \"$@\"",
-                               workdir_of(container, place)});
+    words.insert(words.end(), {place.shared.empty() ? container.image : place.shared, "/bin/sh",
+                               "-c", "cd \"$0\" && exec \"$@\"", workdir_of(container, place)});
     return words;
 }
 
@@ -218,6 +252,7 @@ Result<Container> read_container(const Json& json) {
     container.runtime = r.get_or("runtime", std::string{"auto"});
     container.binds = r.get_or("binds", std::vector<std::string>{});
     container.workdir = r.get_or("workdir", std::string{});
+    container.name = r.get_or("name", std::string{});
     ROLL_TRY_VOID(r.finish_lenient());
     return container;
 }
@@ -226,7 +261,8 @@ Json json_of(const Container& container) {
     return {{"image", container.image},
             {"runtime", container.runtime},
             {"binds", container.binds},
-            {"workdir", container.workdir}};
+            {"workdir", container.workdir},
+            {"name", container.name}};
 }
 
 std::map<std::string, std::string> inherited(const std::vector<std::string>& environment) {
@@ -242,20 +278,26 @@ std::map<std::string, std::string> inherited(const std::vector<std::string>& env
     return variables;
 }
 
-std::string removal_line(const std::string& podman, const std::vector<std::string>& environment,
-                         const std::string& prefix, const std::string& session) {
-    std::string line = "env -i";
+std::vector<std::string> runtime_variables(const std::vector<std::string>& environment) {
+    std::vector<std::string> variables;
     for (const std::string& variable : environment)
-        if (configures_runtime(variable.substr(0, variable.find('='))) &&
-            variable.find('\n') == std::string::npos)
-            line += " " + quoted(variable);
-    return line + " " + quoted(podman) + " rm --force --time=0 " +
-           quoted("--filter=name=^" + prefix + ".*-" + session + "$") + "\n";
+        if (configures_runtime(variable.substr(0, variable.find('='))))
+            variables.push_back(variable);
+    return variables;
 }
 
-Program removal_of_listed(const std::string& file) {
+std::string removal_line(const Words& remove, const std::vector<std::string>& environment) {
+    std::string line = "env -i";
+    for (const std::string& variable : runtime_variables(environment))
+        if (variable.find('\n') == std::string::npos) line += " " + quoted(variable);
+    for (const std::string& word : remove) line += " " + quoted(word);
+    return line + "\n";
+}
+
+Program removal_of_listed(const std::string& file, const LaunchSite& site) {
     constexpr const char* kRemove = "test ! -e \"$0\" || sort -u \"$0\" | sh -e";
-    return {removal({"/bin/sh", "-c", kRemove, file}), {}, "/", ""};
+    return {removal({"/bin/sh", "-c", kRemove, file}), runtime_variables(site.environment), "/",
+            ""};
 }
 
 std::string runtime_of(const Container& container, const LaunchSite& site) {
@@ -263,7 +305,8 @@ std::string runtime_of(const Container& container, const LaunchSite& site) {
     if (wanted == "auto" && container.image.ends_with(".sif")) wanted = "apptainer";
     if (wanted == "auto" && container.image.ends_with(".sqsh")) wanted = "enroot";
     for (const char* name : kRuntimes)
-        if ((wanted == "auto" || wanted == name) && site.container_runtimes.contains(name))
+        if ((wanted == "auto" || wanted == name) && site.container_runtimes.contains(name) &&
+            (container.name.empty() || name != kApptainer))
             return name;
     return "";
 }
@@ -297,37 +340,42 @@ Result<void> enclose(const Container& container, const ContainerPlace& place,
                 "node");
     const std::string& path = site.container_runtimes.at(runtime);
     Program& program = plan.programs.back();
-    Words words = runtime == "podman"      ? podman(container, place, environment, site)
+    Words words = runtime == "podman"      ? podman(container, place, environment, site.is_root)
                   : runtime == "apptainer" ? apptainer(container, place)
                                            : enroot(container, place, environment);
-    words.insert(words.begin(), path);
+    const std::string count = std::to_string(words.size());
+    if (place.shared.empty())
+        words.insert(words.begin(), path);
+    else
+        words.insert(words.begin(),
+                     {"/bin/sh", "-c", runtime == "podman" ? kSharedPodman : kSharedEnroot, "roll",
+                      path, place.shared, container.image, count, place.lock});
     program.enter = runtime == "podman" ? podman_exec(path, container, place, environment) : words;
     words.insert(words.end(), program.arguments.begin(), program.arguments.end());
     program.arguments = std::move(words);
     if (runtime != "apptainer") keep_runtime_apart(program.environment);
     if (runtime != "podman") return {};
     if (plan.after.empty())
-        plan.after.push_back(
-            {removal({path, "rm", "--force", "--ignore", "--time=0"}), {}, "/", ""});
+        plan.after.push_back({removal({path, "rm", "--force", "--ignore", "--time=0"}),
+                              runtime_variables(site.environment), "/", ""});
     // One `podman rm` removes the containers of all programs of the attempt.
     plan.after.back().arguments.push_back(place.name);
     return {};
 }
 
-void remove_containers(const std::map<std::string, std::string>& runtimes,
-                       const std::set<std::string>& sessions) {
-    const auto podman = runtimes.find("podman");
-    if (podman == runtimes.end()) return;
-    for (const std::string& session : sessions) {
+void run_left_over(const std::vector<Program>& programs) {
+    std::vector<pid_t> running;
+    for (const Program& program : programs) {
         io::Spawn spawn;
-        spawn.arguments = removal(
-            {podman->second, "rm", "--force", "--time=0", "--filter=label=" + label_of(session)});
-        spawn.environment = io::current_environment();
-        const auto pid = io::spawn(spawn);
-        if (!pid) return;
-        for (const Instant until = boot_now() + kRemoveTime;
-             ::waitpid(*pid, nullptr, WNOHANG) == 0;) {
-            if (boot_now() >= until) ::kill(*pid, SIGKILL);
+        spawn.arguments = program.arguments;
+        spawn.environment = program.environment;
+        spawn.directory = program.directory;
+        if (const auto pid = io::spawn(spawn)) running.push_back(*pid);
+    }
+    const Instant until = boot_now() + kRemoveTime;
+    for (const pid_t pid : running) {
+        while (::waitpid(pid, nullptr, WNOHANG) == 0) {
+            if (boot_now() >= until) ::kill(pid, SIGKILL);
             ::usleep(20000);
         }
     }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -13,12 +12,15 @@
 
 namespace roll::agent {
 
-// The key `container` of a job file
+// The key `container` of a job file, or srun's options of pyxis
 struct Container {
     std::string image;
     std::string runtime = "auto";
     std::vector<std::string> binds{};  // "SRC", "SRC:DST" or "SRC:DST:ro"
     std::string workdir{};             // empty: the job's working directory
+    // Name of srun's --container-name. The tasks of all steps with this name use the same files on
+    // a node. Empty: each task has files of its own. With a name, `image` may be empty.
+    std::string name{};
     friend bool operator==(const Container&, const Container&) = default;
 };
 Result<Container> read_container(const Json& json);
@@ -37,6 +39,8 @@ struct ContainerPlace {
     std::string directory;  // working directory of the job
     std::string files;      // directory of the attempt's files; empty: none
     bool gpus = false;      // true if the attempt has GPUs
+    std::string shared{};   // for a named container: name of the runtime's container with the files
+    std::string lock{};     // for a named container: path of a file to lock while it is made
 };
 
 // Makes the program that was last added to the plan run in the container. The container gets the
@@ -56,19 +60,22 @@ std::map<std::string, std::string> inherited(const std::vector<std::string>& env
 // file contains lines of removal_line(), which remove the containers of srun's tasks on that node.
 constexpr const char* kListedContainers = "/containers-";
 
-// Returns a line of sh that removes the containers whose names begin with `prefix` and end with the
-// session of this roll-worker. The line runs Podman with the variables of `environment` that
-// configure the runtime. Podman then finds the containers that were started with this environment.
-std::string removal_line(const std::string& podman, const std::vector<std::string>& environment,
-                         const std::string& prefix, const std::string& session);
+// Returns the variables of `environment` that configure the container runtime. A runtime that is
+// started with them finds the containers that were started with this environment.
+std::vector<std::string> runtime_variables(const std::vector<std::string>& environment);
+
+// Returns a line of sh that runs `remove`, the words that remove a container, with the
+// runtime_variables() of `environment`.
+std::string removal_line(const std::vector<std::string>& remove,
+                         const std::vector<std::string>& environment);
 
 // Returns a program that runs each different line of `file` once. It does nothing if the file does
 // not exist.
-Program removal_of_listed(const std::string& file);
+Program removal_of_listed(const std::string& file, const LaunchSite& site);
 
-// Removes the containers of attempts that roll-workers with these sessions started. Call it after
-// the processes of these attempts have ended. Blocks for at most 20 seconds per session.
-void remove_containers(const std::map<std::string, std::string>& runtimes,
-                       const std::set<std::string>& sessions);
+// Runs the programs at once, each with its environment and no other variables, for at most 20
+// seconds. The programs are those that guards could not run after their attempts
+// (GuardPlan::after).
+void run_left_over(const std::vector<Program>& programs);
 
 }  // namespace roll::agent

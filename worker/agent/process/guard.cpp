@@ -1,13 +1,10 @@
 #include "worker/agent/process/guard.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
-#include <optional>
 #include <set>
 
 #include <fcntl.h>
@@ -22,11 +19,8 @@
 #include "common/number.hpp"
 #include "common/protocol/rank.hpp"
 #include "worker/agent/host/gpu_room.hpp"
-#include "worker/agent/logs/log_cap.hpp"
-#include "worker/agent/logs/log_scan.hpp"
 #include "worker/agent/logs/program_log.hpp"
 #include "worker/agent/process/clock.hpp"
-#include "worker/agent/process/cpu_time.hpp"
 #include "worker/agent/process/guard_attempt.hpp"
 #include "worker/agent/process/leash.hpp"
 #include "worker/agent/process/meeting.hpp"

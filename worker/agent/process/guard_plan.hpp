@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/error.hpp"
+#include "common/json.hpp"
 #include "worker/agent/core/verdict.hpp"
 #include "worker/agent/host/gpu_room.hpp"
 #include "worker/agent/process/memory_watch.hpp"
@@ -80,6 +81,9 @@ struct GuardPlan {
     std::string cpu_cgroup{};  // another cgroup for all programs; it limits their CPUs
     friend bool operator==(const GuardPlan&, const GuardPlan&) = default;
 };
+
+Json json_of(const std::vector<Program>& programs);
+Result<std::vector<Program>> read_programs(const Json& list);  // null: an empty list
 
 std::string encode(const GuardPlan& plan);  // returns the plan as one line without newline
 Result<GuardPlan> decode_guard_plan(std::string_view line);

@@ -1,7 +1,8 @@
 #include "worker/agent/process/launch.hpp"
 
 #include <algorithm>
-#include <map>
+
+#include <fmt/format.h>
 
 #include "common/json.hpp"
 #include "common/protocol/rank.hpp"
@@ -26,15 +27,9 @@ std::vector<std::string> join(const Environment& environment) {
     return result;
 }
 
-std::string join(const std::vector<int>& numbers) {
-    std::string result;
-    for (const int number : numbers) result += (result.empty() ? "" : ",") + std::to_string(number);
-    return result;
-}
-
 // Returns the value of CUDA_VISIBLE_DEVICES for the order's GPUs.
 std::string visible_devices(const std::vector<int>& gpus, const std::vector<std::string>& names) {
-    if (names.empty()) return join(gpus);
+    if (names.empty()) return fmt::format("{}", fmt::join(gpus, ","));
     std::string result;
     for (const int gpu : gpus) {
         const auto index = static_cast<std::size_t>(gpu);
@@ -164,14 +159,12 @@ std::vector<std::string> interpreter_of(const std::string& script) {
 // Returns the variables of one process of a gang. The guard adds MASTER_ADDR and MASTER_PORT.
 Environment gang_environment(const protocol::StartOrder& order, int local_rank) {
     const int each = programs_of(order);
-    std::string hosts;
-    for (const std::string& host : order.hosts) hosts += (hosts.empty() ? "" : ",") + host;
     return {{"WORLD_SIZE", std::to_string(order.nodes * each)},
             {"RANK", std::to_string(order.node_rank * each + local_rank)},
             {"LOCAL_WORLD_SIZE", std::to_string(each)},
             {"LOCAL_RANK", std::to_string(local_rank)},
             {"GROUP_RANK", std::to_string(order.node_rank)},
-            {"ROLL_NODELIST", hosts},
+            {"ROLL_NODELIST", fmt::format("{}", fmt::join(order.hosts, ","))},
             {"ROLL_HOSTFILE", host_file_of(order)}};
 }
 
@@ -233,8 +226,8 @@ Result<void> plan_command(const protocol::StartOrder& order, const LaunchSite& s
     }
     // The script may start containers with srun; remove them after the attempt.
     if (document.batch)
-        plan.after.push_back(removal_of_listed(logs_of(order) + "/steps" + kListedContainers +
-                                               std::to_string(order.node_rank)));
+        plan.after.push_back(removal_of_listed(
+            logs_of(order) + "/steps" + kListedContainers + std::to_string(order.node_rank), site));
     return {};
 }
 

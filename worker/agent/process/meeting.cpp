@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
-#include <string_view>
 
 #include <netinet/in.h>
 #include <sys/socket.h>

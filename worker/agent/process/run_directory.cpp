@@ -6,6 +6,7 @@
 #include <charconv>
 #include <chrono>
 #include <csignal>
+#include <iterator>
 #include <sstream>
 #include <system_error>
 
@@ -15,7 +16,7 @@
 #include "common/files.hpp"
 #include "common/io/process.hpp"
 #include "common/json_text.hpp"
-#include "common/protocol/fields.hpp"
+#include "common/protocol/field_lists.hpp"
 #include "common/time.hpp"
 
 namespace roll::agent {
@@ -120,13 +121,13 @@ std::string RunDirectory::encode(const Record& record) {
     report.session = record.session;
     report.node = "here";
     report.running = {record.entry};
-    return JsonText()
-               .add("guard", record.guard)
-               .add("guard_started", record.guard_started)
-               .add("boot", record.boot)
-               .add("report", protocol::encode(report))
-               .text() +
-           "\n";
+    JsonText text = JsonText()
+                        .add("guard", record.guard)
+                        .add("guard_started", record.guard_started)
+                        .add("boot", record.boot)
+                        .add("report", protocol::encode(report));
+    if (!record.after.empty()) text.add("after", json_of(record.after));
+    return text.text() + "\n";
 }
 
 Result<RunDirectory::Record> RunDirectory::decode(const std::string& line) {
@@ -137,7 +138,9 @@ Result<RunDirectory::Record> RunDirectory::decode(const std::string& line) {
     record.guard_started = r.get<std::uint64_t>("guard_started");
     record.boot = r.get<std::string>("boot");
     const auto report = r.get<std::string>("report");
+    const Json after = r.raw("after");
     ROLL_TRY_VOID(r.finish_lenient());
+    ROLL_TRY(record.after, read_programs(after));
     ROLL_TRY(protocol::Heartbeat heartbeat, protocol::decode_heartbeat(report));
     if (heartbeat.running.size() != 1)
         return fail(ErrorCode::Corrupt,
@@ -152,8 +155,8 @@ Result<RunDirectory::Record> RunDirectory::decode(const std::string& line) {
 void RunDirectory::read_line(const std::string& line) {
     const Json json = Json::parse(line, nullptr, false);
     if (json.is_object() && json.contains("forget")) {
-        if (const auto key = protocol::read_attempt_key(json["forget"], "forget"))
-            records_.erase(*key);
+        AttemptKey key;
+        if (protocol::read_value(json["forget"], "forget", key)) records_.erase(key);
     } else if (auto record = decode(line)) {
         records_[record->entry.attempt] = *std::move(record);
     }
@@ -287,10 +290,11 @@ std::vector<protocol::RunningAttempt> RunDirectory::end_leftovers(const Tell& te
     return entries;
 }
 
-std::set<std::string> RunDirectory::sessions() const {
-    std::set<std::string> sessions;
-    for (const auto& [key, record] : records_) sessions.insert(record.session);
-    return sessions;
+std::vector<Program> RunDirectory::left_over() const {
+    std::vector<Program> programs;
+    for (const auto& [key, record] : records_)
+        std::ranges::copy(record.after, std::back_inserter(programs));
+    return programs;
 }
 
 bool RunDirectory::nothing_left(const std::set<ProcessName>& clean) const {
@@ -323,10 +327,12 @@ Result<void> RunDirectory::remember(const protocol::RunningAttempt& entry) {
     return write(record);
 }
 
-Result<void> RunDirectory::set_guard(const AttemptKey& key, pid_t guard, std::uint64_t started) {
+Result<void> RunDirectory::set_guard(const AttemptKey& key, pid_t guard, std::uint64_t started,
+                                     const std::vector<Program>& after) {
     Record& record = record_of(key);
     record.guard = guard;
     record.guard_started = started;
+    record.after = after;
     return write(record);
 }
 
@@ -337,7 +343,7 @@ void RunDirectory::end_strays(const AttemptKey& key) {
 
 void RunDirectory::forget(const AttemptKey& key) {
     if (records_.erase(key) == 0) return;
-    forgotten_ += dump({{"forget", protocol::to_json(key)}}) + "\n";
+    forgotten_ += JsonText().add("forget", protocol::text_of(key)).text() + "\n";
     // If no record is left, write the "forget" line now. It would otherwise wait for the next
     // write, which may be much later.
     if (records_.empty()) static_cast<void>(append(""));

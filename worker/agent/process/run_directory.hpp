@@ -25,6 +25,7 @@
 #include "common/io/descriptor.hpp"
 #include "common/io/process.hpp"
 #include "common/protocol/worker.hpp"
+#include "worker/agent/process/guard_plan.hpp"
 #include "worker/agent/process/wall.hpp"
 
 namespace roll::agent {
@@ -62,8 +63,9 @@ class RunDirectory {
     using Tell = std::function<void(const std::string&)>;
     std::vector<protocol::RunningAttempt> end_leftovers(const Tell& tell = {});
 
-    // Returns the sessions of the roll-workers that started the recorded attempts.
-    std::set<std::string> sessions() const;
+    // Returns the programs that the guards of the recorded attempts were to run after their
+    // attempts. Guards that were killed have not run them.
+    std::vector<Program> left_over() const;
 
     // Returns true only if it is certain that no process of any attempt is left. `clean` lists the
     // guards that reported that all processes below them have ended. Requires that end_leftovers()
@@ -78,8 +80,9 @@ class RunDirectory {
     // Records an attempt. Writes to disk only if the attempt has a guard or has ended.
     Result<void> remember(const protocol::RunningAttempt& entry);
     // Records an attempt's guard process. `started` is the guard's start time, as in
-    // io::ProcessInfo.
-    Result<void> set_guard(const AttemptKey& key, pid_t guard, std::uint64_t started);
+    // io::ProcessInfo. `after` is that of the guard's plan.
+    Result<void> set_guard(const AttemptKey& key, pid_t guard, std::uint64_t started,
+                           const std::vector<Program>& after = {});
     void forget(const AttemptKey& key);
 
     // Removes this directory if no report is pending. Call it for a worker whose name will never be
@@ -99,6 +102,7 @@ class RunDirectory {
         std::string boot{};
         // value of ROLL_WORKER in the processes of the roll-worker that started the attempt
         std::string session{};
+        std::vector<Program> after{};
     };
     // An entry of the file `walls`: how one roll-worker confined its attempts' processes.
     struct Built {

@@ -120,7 +120,7 @@ Result<void> Supervisor::launch(const Start& start) {
     plan.cpu_cgroup = std::move(groups.cpu);
     ROLL_TRY(GuardProcess guard, take_guard());
     guard.leash.set(start.lease_ends, start.killed_at);
-    auto told = run_directory_.set_guard(key, guard.pid, guard.started);
+    auto told = run_directory_.set_guard(key, guard.pid, guard.started, plan.after);
     if (told) told = send_plan(guard.socket, encode(plan) + '\n', passed.numbers, guard.unsent);
     if (told)
         guarded_.emplace(key,

@@ -19,8 +19,6 @@
 namespace roll::agent {
 namespace {
 
-constexpr int kTasksMax = 4096;
-
 std::vector<std::string> words_of(int argc, char** argv) {
     return std::vector<std::string>(argv + 1, argv + argc);
 }
@@ -293,10 +291,6 @@ int run_srun(int argc, char** argv) {
                   number_in(environment, "SLURM_NTASKS_PER_NODE")};
     auto step = plan_step(*options, site);
     if (!step) return complain(step.error().message);
-    if (step->tasks.size() > kTasksMax)
-        return complain("srun: the step has " + std::to_string(step->tasks.size()) +
-                        " tasks; allowed: at most " + std::to_string(kTasksMax) +
-                        "; set a lower --ntasks");
     const auto number = take_number(folder);
     if (!number) return complain(number.error().message);
     step->number = *number;

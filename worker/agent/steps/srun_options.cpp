@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cstdlib>
 #include <map>
-#include <numeric>
 #include <optional>
 
 #include "common/spec/schema/pyxis.hpp"
@@ -27,13 +26,16 @@ struct Option {
 constexpr const char* kGpus =
     "the tasks of a step see all GPUs that the job has on their node; set CUDA_VISIBLE_DEVICES in "
     "the script";
-constexpr const char* kPyxisName =
-    "Roll removes a container of srun when its task ends; to prepare a container for several "
-    "steps, make an image in the script, with `podman build` or `enroot export`, and give it as "
-    "--container-image";
+constexpr const char* kPyxisSave =
+    "Roll writes no images; --container-name keeps a container for later steps of the job, and "
+    "`podman build` and `enroot export` make an image in the script";
 constexpr const char* kPyxisFixed =
     "the containers of srun are writable, run as the user of the job, and without the image's "
     "entry point; leave out this option, and start an entry point in the command";
+// Largest number of an option, and largest number of tasks of a step
+constexpr int kTasksMax = 4096;
+constexpr int kHostsMax = 100'000;  // largest number of hosts of a range such as n[1-9]
+
 constexpr const char* kMpi = "Roll has no PMI server; use mpirun --hostfile $ROLL_HOSTFILE";
 
 constexpr Option kOptions[] = {
@@ -97,8 +99,8 @@ constexpr Option kOptions[] = {
     {0, "no-container-entrypoint", Form::Flag, Use::Ignored},
     {0, "container-env", Form::Value, Use::Ignored},
     {0, "container-writable", Form::Flag, Use::Ignored},
-    {0, "container-name", Form::Value, Use::Refused, kPyxisName},
-    {0, "container-save", Form::Value, Use::Refused, kPyxisName},
+    {0, "container-name", Form::Value},
+    {0, "container-save", Form::Value, Use::Refused, kPyxisSave},
     {0, "container-readonly", Form::Flag, Use::Refused, kPyxisFixed},
     {0, "container-remap-root", Form::Flag, Use::Refused, kPyxisFixed},
     {0, "container-entrypoint", Form::Flag, Use::Refused, kPyxisFixed},
@@ -121,7 +123,9 @@ const Option* find_letter(char letter) {
 std::optional<int> positive(const std::string& text) {
     int number = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc() || end != text.data() + text.size() || number < 1) return std::nullopt;
+    if (error != std::errc() || end != text.data() + text.size() || number < 1 ||
+        number > kTasksMax)
+        return std::nullopt;
     return number;
 }
 
@@ -173,7 +177,7 @@ Result<void> read_number(const Given& given, const char* name, int& number) {
     const bool zero = name == std::string("relative") && found->second == "0";
     if (!value && !zero)
         return wrong("--" + found->first + " is \"" + found->second +
-                     "\"; allowed: a whole number of at least 1");
+                     "\"; allowed: a whole number from 1 to " + std::to_string(kTasksMax));
     number = value.value_or(0);
     return {};
 }
@@ -194,7 +198,8 @@ bool add_hosts(const std::string& part, std::vector<std::string>& names) {
         const std::string first = range.substr(0, range.find('-'));
         const std::string last = range.substr(range.find('-') + 1);
         if (first.empty() || (first + last).find_first_not_of("0123456789") != std::string::npos ||
-            first.size() > 8 || last.size() > 8)
+            first.size() > 8 || last.size() > 8 ||
+            std::atoi(last.c_str()) - std::atoi(first.c_str()) >= kHostsMax)
             return false;
         for (int i = std::atoi(first.c_str()); i <= std::atoi(last.c_str()); ++i) {
             std::string digits = std::to_string(i);
@@ -221,16 +226,36 @@ Result<std::vector<int>> usable_nodes(const SrunOptions& options, const StepSite
     return usable;
 }
 
-// Reads the options of pyxis. Like pyxis, ignores them without --container-image.
+// Reads --container-name. Pyxis can refuse a container that an earlier step made (NAME:create), or
+// require one (NAME:exec, NAME:no_exec). Roll does what pyxis does by default (NAME:auto).
+Result<std::string> read_container_name(const std::string& value) {
+    const std::string name = value.ends_with(":auto") ? value.substr(0, value.size() - 5) : value;
+    constexpr const char* kAllowed =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
+    if (name.empty() || name.size() > 64 || name.find_first_not_of(kAllowed) != std::string::npos)
+        return wrong("--container-name is \"" + value +
+                     "\"; allowed: 1 to 64 letters, digits, dots, hyphens and underscores");
+    return name;
+}
+
+// Reads the options of pyxis. Like pyxis, ignores them without --container-image and
+// --container-name.
 Result<std::optional<Container>> read_pyxis(Given& given) {
-    if (!given.contains("container-image")) return std::nullopt;
+    const bool named = given.contains("container-name");
+    if (!given.contains("container-image") && !named) return std::nullopt;
     const auto told = [](const char* option, const std::string& value, const Error& error) {
         return wrong("--" + std::string(option) + " is \"" + value +
                      "\"; allowed: " + error.message);
     };
-    auto key = spec::pyxis_image(given["container-image"]);
-    if (!key) return told("container-image", given["container-image"], key.error());
-    ROLL_TRY(Container container, read_container(*key));
+    Container container;
+    if (given.contains("container-image")) {
+        auto key = spec::pyxis_image(given["container-image"]);
+        if (!key) return told("container-image", given["container-image"], key.error());
+        ROLL_TRY(container, read_container(*key));
+    }
+    if (named) {
+        ROLL_TRY(container.name, read_container_name(given["container-name"]));
+    }
     if (given.contains("container-mounts")) {
         const auto binds = spec::pyxis_mounts(given["container-mounts"]);
         if (!binds) return told("container-mounts", given["container-mounts"], binds.error());
@@ -311,6 +336,9 @@ Result<Step> plan_step(const SrunOptions& options, const StepSite& site) {
                      "; nodes of the job that it can use: " + std::to_string(most));
     if (tasks == 0) tasks = per_node > 0 ? per_node * nodes : nodes;
     usable.resize(static_cast<std::size_t>(nodes));
+    if (tasks > kTasksMax)
+        return wrong("the step has " + std::to_string(tasks) + " tasks; allowed: at most " +
+                     std::to_string(kTasksMax) + "; set a lower --ntasks");
     Step step;
     step.words = options.words;
     step.container = options.container;

@@ -18,8 +18,12 @@ Result<io::Descriptor> open_output(const std::string& file) {
     return fail(ErrorCode::Failed, "cannot open " + file);
 }
 
-// Makes the task run in the step's container. For Podman, adds to a file how the guard removes the
-// container after the attempt.
+// Removes a container of Enroot. Does nothing if it does not exist.
+constexpr const char* kRemoveFromEnroot =
+    "! \"$0\" list | grep -q -x -F \"$1\" || \"$0\" remove --force \"$1\"";
+
+// Makes the task run in the step's container. If a container may remain, adds to a file how the
+// guard removes it after the attempt.
 Result<void> enclose_task(const std::string& folder, const Step& step, const Task& task,
                           io::Spawn& spawn) {
     const auto value = [&](const char* name) { return value_in(spawn.environment, name); };
@@ -28,23 +32,35 @@ Result<void> enclose_task(const std::string& folder, const Step& step, const Tas
     site.node = step.nodes[static_cast<std::size_t>(task.node)];
     site.container_runtimes = find_runtimes(value("PATH"));
     site.is_root = ::geteuid() == 0;
+    const Container& container = *step.container;
+    const bool named = !container.name.empty();
+    const std::string list = folder + kListedContainers + std::to_string(job_node(step, task));
     const std::string prefix = "roll-" + value("ROLL_JOB") + "-" + value("ROLL_TOKEN") + "-step-";
     const ContainerPlace place = {prefix + std::to_string(step.number) + "-" +
                                       std::to_string(task.number) + "-" + site.session,
-                                  value("ROLL_OUTPUT"), step.directory, value("ROLL_FILES"),
-                                  !value("CUDA_VISIBLE_DEVICES").empty()};
+                                  value("ROLL_OUTPUT"),
+                                  step.directory,
+                                  value("ROLL_FILES"),
+                                  !value("CUDA_VISIBLE_DEVICES").empty(),
+                                  named ? prefix + container.name + "-" + site.session : "",
+                                  list};
     GuardPlan plan;
     plan.programs.push_back(
         {.arguments = spawn.arguments, .environment = {}, .directory = {}, .log = {}});
-    ROLL_TRY_VOID(enclose(*step.container, place, inherited(spawn.environment), site, plan));
+    ROLL_TRY_VOID(enclose(container, place, inherited(spawn.environment), site, plan));
     spawn.arguments = std::move(plan.programs.back().arguments);
-    if (plan.after.empty()) return {};
-    const std::string node = std::to_string(job_node(step, task));
-    std::ofstream list(folder + kListedContainers + node, std::ios::app);
-    const std::string& podman = site.container_runtimes.at("podman");
-    if (list << removal_line(podman, spawn.environment, prefix, site.session) << std::flush)
+    const std::string runtime = runtime_of(container, site);
+    std::vector<std::string> remove = {site.container_runtimes.at(runtime)};
+    if (runtime == "podman")
+        remove.insert(remove.end(), {"rm", "--force", "--time=0",
+                                     "--filter=name=^" + prefix + ".*-" + site.session + "$"});
+    else if (named)
+        remove = {"/bin/sh", "-c", kRemoveFromEnroot, remove[0], place.shared};
+    else
         return {};
-    return fail(ErrorCode::Failed, "cannot write " + folder + kListedContainers + node);
+    std::ofstream lines(list, std::ios::app);
+    if (lines << removal_line(remove, spawn.environment) << std::flush) return {};
+    return fail(ErrorCode::Failed, "cannot write " + list);
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 #include "worker/convert/adapter/adapter.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "worker/convert/adapter/experts.hpp"
 #include "worker/convert/adapter/native.hpp"
+#include "worker/convert/adapter/tensors.hpp"
 #include "worker/convert/checkpoint/config.hpp"
 #include "worker/families/score.hpp"
 
@@ -29,12 +29,8 @@ class Block {
               static_cast<std::size_t>(rows * columns * bytes_of(dtype)))) {}
 
     void copy(const tensor::StridedView& from, std::int64_t row, std::int64_t column) {
-        const std::int64_t size = bytes_of(dtype_);
-        for (std::int64_t i = 0; i < from.info.shape[0]; ++i)
-            for (std::int64_t j = 0; j < from.info.shape[1]; ++j)
-                std::memcpy(bytes_->data() + ((row + i) * columns_ + column + j) * size,
-                            from.first + (i * from.strides[0] + j * from.strides[1]) * size,
-                            static_cast<std::size_t>(size));
+        copy_matrix(from, bytes_->data() + (row * columns_ + column) * bytes_of(dtype_), columns_,
+                    1);
     }
 
     tensor::StridedView view() const {
@@ -48,17 +44,6 @@ class Block {
     std::int64_t columns_;
     std::shared_ptr<std::vector<std::byte>> bytes_;
 };
-
-bool equal(const tensor::StridedView& a, const tensor::StridedView& b) {
-    if (a.info.dtype != b.info.dtype || a.info.shape != b.info.shape) return false;
-    Block one(a.info.dtype, a.info.shape[0], a.info.shape[1]);
-    Block other = Block(a.info.dtype, a.info.shape[0], a.info.shape[1]);
-    one.copy(a, 0, 0);
-    other.copy(b, 0, 0);
-    const auto size =
-        static_cast<std::size_t>(a.info.shape[0] * a.info.shape[1] * bytes_of(a.info.dtype));
-    return std::memcmp(one.view().first, other.view().first, size) == 0;
-}
 
 // The LoRA modules of a native tensor, in the order of NativeTensor::sources. The entry for a
 // HuggingFace tensor without LoRA is null.
@@ -75,7 +60,8 @@ struct Fused {
 
 bool can_share(const Members& members) {
     return std::all_of(members.begin(), members.end(), [&](const LoraModule* one) {
-        return one != nullptr && one->scale == members[0]->scale && equal(one->a, members[0]->a);
+        return one != nullptr && one->scale == members[0]->scale &&
+               same_matrix(one->a, members[0]->a);
     });
 }
 
@@ -153,13 +139,8 @@ class Converter {
         Source& source = result_.source;
         for (std::size_t i = 0; i < views.size(); ++i) {
             const int number = source.model.add(tensor.sources[i]);
-            const Shape& shape = tensor.sources[i].shape;
-            const Shape zero(shape.size(), 0);
-            Stored stored;
+            Stored stored = whole_tensor(source.model, number);
             stored.file = "adapter";
-            stored.name = tensor.sources[i].name;
-            stored.shape = shape;
-            stored.pieces = {{number, zero, shape, zero}};
             source.tensors.push_back({std::move(stored), views[i]});
         }
         source.native.push_back(std::move(tensor));

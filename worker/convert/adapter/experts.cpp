@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "worker/convert/adapter/tensors.hpp"
+
 namespace roll::convert {
 namespace {
 
@@ -182,26 +184,6 @@ class Splitter {
 
 using Bytes = std::vector<std::byte>;
 
-void copy(const StridedView& from, std::byte* to, std::int64_t row_step, std::int64_t column_step) {
-    const std::int64_t size = size_of(from);
-    for (std::int64_t i = 0; i < from.info.shape[0]; ++i)
-        for (std::int64_t j = 0; j < from.info.shape[1]; ++j)
-            std::memcpy(to + (i * row_step + j * column_step) * size,
-                        from.first + (i * from.strides[0] + j * from.strides[1]) * size,
-                        static_cast<std::size_t>(size));
-}
-
-bool same_bytes(const StridedView& one, const StridedView& other) {
-    if (one.info.dtype != other.info.dtype || one.info.shape != other.info.shape) return false;
-    const auto contiguous = [](const StridedView& view) {
-        Bytes bytes(
-            static_cast<std::size_t>(view.info.shape[0] * view.info.shape[1] * size_of(view)));
-        copy(view, bytes.data(), view.info.shape[1], 1);
-        return bytes;
-    };
-    return contiguous(one) == contiguous(other);
-}
-
 class Joiner {
   public:
     Joiner(const formats::Adapter& adapter, const Source& base)
@@ -253,7 +235,7 @@ class Joiner {
                 if (own == nullptr) own = one;
                 if (one->scale != first->scale || one->a.info.shape != first->a.info.shape ||
                     one->a.info.dtype != first->a.info.dtype ||
-                    one->b.info.dtype != first->a.info.dtype || !same_bytes(one->a, own->a))
+                    one->b.info.dtype != first->a.info.dtype || !same_matrix(one->a, own->a))
                     return false;
             }
         }
@@ -276,9 +258,9 @@ class Joiner {
             for (std::size_t i = 0; i < expert.sources.size(); ++i) {
                 const LoraModule& one = *modules_.at(module_of(expert.sources[i].name));
                 const Rows rows = rows_of(stack, expert, i);
-                copy(one.a, all_a + e * r * stack.columns() * size, stack.columns(), 1);
-                copy(one.b, all_b + (rows.first * r * experts + e) * size, rows.step * r * experts,
-                     experts);
+                copy_matrix(one.a, all_a + e * r * stack.columns() * size, stack.columns(), 1);
+                copy_matrix(one.b, all_b + (rows.first * r * experts + e) * size,
+                            rows.step * r * experts, experts);
             }
         }
         result_.stacked.push_back(std::move(all));

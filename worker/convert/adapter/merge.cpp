@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "worker/convert/adapter/adapter.hpp"
 #include "worker/convert/plan/gather.hpp"
@@ -79,7 +78,7 @@ Result<void> set_row_scale(const Source& source, const LoraModule& module, int n
                     "DoRA of " + module.module +
                         " is not supported for embeddings and transposed weights; merge this "
                         "adapter with PEFT (merge_and_unload())");
-    const std::vector<Stored> one{hf_layout(source.model)[static_cast<std::size_t>(number)]};
+    const std::vector<Stored> one{whole_tensor(source.model, number)};
     ROLL_TRY(Plan plan, make_plan(source, one, tensor::DType::F32));
     plan.tensors[0].info.dtype = tensor::DType::F32;
     std::int64_t row = 0;
@@ -157,8 +156,7 @@ void replace_tensor(Source& source, int number, const tensor::StridedView& view,
         if (std::erase_if(pieces, [&](const Piece& piece) { return piece.hf == number; }) > 0)
             dtype = one.view.info.dtype;
     }
-    SourceTensor replacement{hf_layout(source.model)[static_cast<std::size_t>(number)], view,
-                             in_memory};
+    SourceTensor replacement{whole_tensor(source.model, number), view, in_memory};
     replacement.stored.file = "adapter";
     source.tensors.push_back(std::move(replacement));
     source.overlay.dtypes[number] = dtype;

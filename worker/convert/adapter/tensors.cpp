@@ -1,5 +1,7 @@
 #include "worker/convert/adapter/tensors.hpp"
 
+#include <cstring>
+
 namespace roll::convert {
 
 using formats::Adapter;
@@ -24,6 +26,28 @@ std::vector<tensor::StridedView> peft_tensors(const Adapter& adapter) {
     }
     for (const tensor::StridedView& view : adapter.whole) add(view.info.name, view);
     return views;
+}
+
+void copy_matrix(const tensor::StridedView& from, std::byte* to, std::int64_t row_step,
+                 std::int64_t column_step) {
+    const std::int64_t size = tensor::bits_of(from.info.dtype) / 8;
+    for (std::int64_t i = 0; i < from.info.shape[0]; ++i)
+        for (std::int64_t j = 0; j < from.info.shape[1]; ++j)
+            std::memcpy(to + (i * row_step + j * column_step) * size,
+                        from.first + (i * from.strides[0] + j * from.strides[1]) * size,
+                        static_cast<std::size_t>(size));
+}
+
+bool same_matrix(const tensor::StridedView& one, const tensor::StridedView& other) {
+    if (one.info.dtype != other.info.dtype || one.info.shape != other.info.shape) return false;
+    const auto contiguous = [](const tensor::StridedView& view) {
+        const tensor::Shape& shape = view.info.shape;
+        std::vector<std::byte> bytes(
+            static_cast<std::size_t>(shape[0] * shape[1] * (tensor::bits_of(view.info.dtype) / 8)));
+        copy_matrix(view, bytes.data(), shape[1], 1);
+        return bytes;
+    };
+    return contiguous(one) == contiguous(other);
 }
 
 Source source_of(const std::vector<tensor::StridedView>& views) {

@@ -11,8 +11,8 @@
 #include "worker/convert/checkpoint/mca_layout.hpp"
 #include "worker/convert/read/archives.hpp"
 #include "worker/convert/write/carry_out.hpp"
-#include "worker/convert/write/companions.hpp"
 #include "worker/convert/write/dist.hpp"
+#include "worker/convert/write/files.hpp"
 #include "worker/convert/write/staging.hpp"
 #include "worker/formats/hf.hpp"
 #include "worker/formats/megatron.hpp"
@@ -44,6 +44,16 @@ struct Written {
     tensor::DType dtype = tensor::DType::F32;
 };
 
+// Writes the adapter's config and adds the plan to the totals.
+Result<void> write_config(const Json& config, const Plan& plan, const fs::path& directory,
+                          Written& written) {
+    written.tensors += plan.tensors.size();
+    written.files += plan.files.size();
+    written.bytes += plan.bytes;
+    written.dtype = plan.dtype;
+    return write_file_atomically(directory / "adapter_config.json", config.dump(2) + "\n");
+}
+
 Result<void> write_peft(const Adapter& adapter, const Source& base, const Output& output,
                         const Run& run, const fs::path& directory, const Hooks& hooks,
                         Written& written) {
@@ -65,11 +75,7 @@ Result<void> write_peft(const Adapter& adapter, const Source& base, const Output
     for (const tensor::StridedView& view : adapter.whole)
         whole.push_back(module_of(view.info.name));
     ROLL_TRY(const Json config, adapter_config(adapter.config, modules, whole, all, false));
-    written.tensors += plan.tensors.size();
-    written.files += plan.files.size();
-    written.bytes += plan.bytes;
-    written.dtype = plan.dtype;
-    ROLL_TRY_VOID(write_file_atomically(directory / "adapter_config.json", config.dump(2) + "\n"));
+    ROLL_TRY_VOID(write_config(config, plan, directory, written));
     if (!run.verify) return {};
     return check_written(adapter, source_of(peft_tensors(adapter)), {"", directory, false}, base,
                          hooks.stopped);
@@ -106,12 +112,7 @@ Result<void> write_native(const Adapter& adapter, const Source& base, const Outp
                                                  config.layout.pp > 1 || config.layout.vpp > 1));
     if (const Json parameters = adapter.config.value(kParameters, Json()); !parameters.empty())
         written_config[kParametersKept] = parameters;
-    written.tensors += plan.tensors.size();
-    written.files += plan.files.size();
-    written.bytes += plan.bytes;
-    written.dtype = plan.dtype;
-    ROLL_TRY_VOID(
-        write_file_atomically(directory / "adapter_config.json", written_config.dump(2) + "\n"));
+    ROLL_TRY_VOID(write_config(written_config, plan, directory, written));
     if (!run.verify) return {};
     return check_written(adapter, native.source, {"", directory, true}, base, hooks.stopped);
 }

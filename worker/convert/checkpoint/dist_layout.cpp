@@ -88,16 +88,6 @@ std::vector<std::pair<std::string, NativeTensor>> halves_of(const NativeTensor& 
     return halves;
 }
 
-// Returns "….experts.linear_fc1.weight5" for "….experts.local_experts.5.linear_fc1.weight".
-std::string grouped(const std::string& name, std::int64_t expert) {
-    const std::string infix = kLocalExperts + std::to_string(expert) + ".";
-    std::string result = name;
-    const std::size_t at = result.find(infix);
-    return at == std::string::npos
-               ? result
-               : result.replace(at, infix.size(), ".experts.") + std::to_string(expert);
-}
-
 // Adds a key for each layer and expert, and separate keys for gate and up, as Megatron does for
 // singleton_local_shards and fsdp_dtensor.
 Result<void> add_singletons(Collector& collector, const NativeTensor& tensor) {
@@ -110,7 +100,7 @@ Result<void> add_singletons(Collector& collector, const NativeTensor& tensor) {
             indexed.replace(indexed.find(kLocalExperts), std::strlen(kLocalExperts),
                             ".experts.experts.");
             names.insert(indexed + ending);
-            names.insert(grouped(tensor.name, *tensor.expert) + ending);
+            names.insert(grouped_spelling(tensor.name, *tensor.expert) + ending);
             part.expert.reset();
         }
         for (const std::string& name : names)
@@ -123,11 +113,6 @@ bool is_listed(const Json& config, const char* key) {
     const auto found = config.find(key);
     if (found == config.end()) return false;
     return found->is_array() || (found->is_number_integer() && *found > 1);
-}
-
-bool is_set(const Json& config, const char* key) {
-    const auto found = config.find(key);
-    return found != config.end() && found->is_boolean() && found->get<bool>();
 }
 
 // Returns the number of values at, at + step, at + 2 step, ... that are less than `end`.
@@ -165,8 +150,8 @@ bool clip(Piece& piece, const Shape& begin, const Shape& size) {
 // Decides as Megatron's TransformerBlock.sharded_state_dict does.
 bool stacks_layers(const Json& native) {
     return !is_listed(native, "moe_layer_freq") && !is_listed(native, "linear_attention_freq") &&
-           !is_set(native, "heterogeneous_block_specs") &&
-           !is_set(native, "hetereogenous_dist_checkpoint");
+           !formats::is_true(native, "heterogeneous_block_specs") &&
+           !formats::is_true(native, "hetereogenous_dist_checkpoint");
 }
 
 std::string without_layer(std::string name, std::int64_t layer) {
@@ -235,7 +220,7 @@ Result<std::vector<Stored>> fsdp_layout(const std::vector<NativeTensor>& native,
         std::vector<std::pair<std::string, NativeTensor>> parts = halves_of(tensor);
         if (parts.empty()) parts.emplace_back("", tensor);
         std::string key = config.local_names ? local_spelling(tensor.name) : tensor.name;
-        if (tensor.expert && config.grouped_experts) key = grouped(key, *tensor.expert);
+        if (tensor.expert && config.grouped_experts) key = grouped_spelling(key, *tensor.expert);
         for (const auto& [ending, part] : parts) {
             ROLL_TRY(Stored stored, whole_native(part, model));
             stored.file = file;

@@ -1,6 +1,7 @@
 #include "worker/convert/checkpoint/mca_layout.hpp"
 
 #include <array>
+#include <string_view>
 
 #include "common/check.hpp"
 #include "worker/layout/shards.hpp"
@@ -18,15 +19,6 @@ constexpr std::array<std::pair<const char*, const char*>, 5> kSpellings{
      {".linear_kv_up_proj.layer_norm_weight", ".kv_layernorm.weight"},
      {".self_attention.in_proj.layer_norm_weight", ".input_layernorm.weight"}}};
 constexpr const char* kExperts = ".experts.local_experts.";
-
-// Returns the grouped name of an expert's tensor: "…experts.linear_fc1.weight1" for
-// "…experts.local_experts.1.linear_fc1.weight".
-std::string grouped_spelling(std::string name, std::int64_t expert) {
-    const std::string part = kExperts + std::to_string(expert) + ".";
-    const std::size_t at = name.find(part);
-    ROLL_CHECK(at != std::string::npos);
-    return name.replace(at, part.size(), ".experts.") + std::to_string(expert);
-}
 
 // Returns the boxes of a shard as pieces. Pieces refer to the model's HuggingFace tensors by
 // number.
@@ -61,6 +53,11 @@ constexpr const char* kOlder = ".transformer_layer.";
 std::string respelled(std::string name, const std::string& from, const char* to) {
     const std::size_t at = name.find(from);
     return at == std::string::npos ? name : name.replace(at, from.size(), to);
+}
+
+// Returns the name with the ending `to` instead of `from`.
+std::string with_ending(const std::string& name, std::string_view from, const char* to) {
+    return name.substr(0, name.size() - from.size()) + to;
 }
 
 // Returns "…experts.linear_fc1.weight5" if `grouped` is true, else
@@ -140,11 +137,16 @@ Result<void> check_whole_groups(const formats::McaConfig& config) {
                     std::to_string(config.layout.tp));
 }
 
+std::string grouped_spelling(std::string name, std::int64_t expert) {
+    const std::string part = kExperts + std::to_string(expert) + ".";
+    const std::size_t at = name.find(part);
+    ROLL_CHECK(at != std::string::npos);
+    return name.replace(at, part.size(), ".experts.") + std::to_string(expert);
+}
+
 std::string local_spelling(const std::string& name) {
-    for (const auto& [with, without] : kSpellings) {
-        const std::string ending = with;
-        if (name.ends_with(ending)) return name.substr(0, name.size() - ending.size()) + without;
-    }
+    for (const auto& [with, without] : kSpellings)
+        if (name.ends_with(with)) return with_ending(name, with, without);
     return name;
 }
 
@@ -153,10 +155,8 @@ std::string older_spelling(const std::string& name) { return respelled(name, kNe
 std::string newer_spelling(const std::string& name) { return respelled(name, kOlder, kNewer); }
 
 std::string transformer_engine_spelling(const std::string& name) {
-    for (const auto& [with, without] : kSpellings) {
-        const std::string ending = without;
-        if (name.ends_with(ending)) return name.substr(0, name.size() - ending.size()) + with;
-    }
+    for (const auto& [with, without] : kSpellings)
+        if (name.ends_with(without)) return with_ending(name, without, with);
     return name;
 }
 

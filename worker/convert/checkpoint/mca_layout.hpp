@@ -2,6 +2,7 @@
 // given layout. Reading and writing use the same map, so each reverses the other. Pure.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,10 @@ Result<Stored> whole_native(const families::NativeTensor& tensor, const Model& m
 // Checks that each rank has only whole key-value groups. Otherwise fails with InvalidArgument,
 // because only Megatron 0.16 and later support parts of groups.
 Result<void> check_whole_groups(const formats::McaConfig& config);
+
+// Returns the grouped name of an expert's tensor: "…experts.linear_fc1.weight1" for
+// "…experts.local_experts.1.linear_fc1.weight".
+std::string grouped_spelling(std::string name, std::int64_t expert);
 
 // Return the tensor's name in a model without TransformerEngine (local), or with TransformerEngine.
 std::string local_spelling(const std::string& name);

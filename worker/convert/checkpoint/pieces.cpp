@@ -23,15 +23,11 @@ Model model_of(const std::vector<families::NativeTensor>& native) {
 
 std::string module_of(const std::string& tensor) { return tensor.substr(0, tensor.rfind('.')); }
 
-namespace {
-
 Stored whole_tensor(const Model& model, int number) {
     const families::HfTensor& tensor = model.tensors[static_cast<std::size_t>(number)];
     const Shape zero(tensor.shape.size(), 0);
     return {"", "", tensor.name, tensor.shape, {{number, zero, tensor.shape, zero}}, false};
 }
-
-}  // namespace
 
 std::vector<Stored> hf_layout(const Model& model) {
     std::vector<Stored> stored;

@@ -92,8 +92,10 @@ Model model_of(const std::vector<families::NativeTensor>& native);
 // "decoder.layers.0.mlp.linear_fc1".
 std::string module_of(const std::string& tensor);
 
-// Returns one Stored for each HuggingFace tensor. Each Stored holds the whole tensor and has an
-// empty `file`.
+// Returns a Stored that holds the whole HuggingFace tensor `number` and has an empty `file`.
+Stored whole_tensor(const Model& model, int number);
+
+// Returns whole_tensor() for each HuggingFace tensor.
 std::vector<Stored> hf_layout(const Model& model);
 
 // Returns the tensors in the form in which HuggingFace directories store them. A packed tensor is

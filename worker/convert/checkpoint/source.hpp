@@ -12,7 +12,6 @@
 
 #include "common/error.hpp"
 #include "worker/convert/checkpoint/bits.hpp"
-#include "worker/convert/checkpoint/block_scale.hpp"
 #include "worker/convert/checkpoint/delta.hpp"
 #include "worker/convert/checkpoint/format.hpp"
 #include "worker/convert/checkpoint/pieces.hpp"

@@ -1,18 +1,21 @@
 #include "worker/convert/command/commands.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
 
+#include <unistd.h>
+
 #include "common/check.hpp"
+#include "common/counted.hpp"
 #include "common/files.hpp"
 #include "common/program_end.hpp"
 #include "worker/convert/adapter/config.hpp"
 #include "worker/convert/adapter/diff.hpp"
 #include "worker/convert/adapter/report.hpp"
-#include "worker/convert/command/pace.hpp"
 #include "worker/convert/convert.hpp"
 #include "worker/convert/plan/diff.hpp"
 #include "worker/convert/plan/rows.hpp"
@@ -39,9 +42,50 @@ bool replicas_may_differ() {
     return variable != nullptr && std::string_view(variable) == "0";
 }
 
+// Shows a conversion's progress on a terminal.
+class Pace {
+  public:
+    // Shows progress if `shows` is true and stderr is a terminal.
+    explicit Pace(bool shows) : shows_(shows && ::isatty(STDERR_FILENO) != 0) {}
+    ~Pace() { wipe(); }
+    Pace(const Pace&) = delete;
+    Pace& operator=(const Pace&) = delete;
+
+    // Shows `done` of `total` bytes, at most five times a second.
+    void show(std::int64_t done, std::int64_t total) {
+        constexpr std::chrono::milliseconds kBetween(200);
+        const Clock::time_point now = Clock::now();
+        if (!shows_ || now - shown_ < kBetween) return;
+        shown_ = now;
+        wipes_ = true;
+        fmt::print(stderr, "\r{:.2f} of {:.2f} GB, {:.2f} GB/s\033[K",
+                   static_cast<double>(done) / 1e9, static_cast<double>(total) / 1e9,
+                   gigabytes_per_second(done));
+    }
+
+    // Clears the progress line. Call wipe() before other output.
+    void wipe() {
+        if (wipes_) fmt::print(stderr, "\r\033[K");
+        wipes_ = false;
+    }
+
+    // Returns the seconds since construction.
+    double seconds() const { return std::chrono::duration<double>(Clock::now() - began_).count(); }
+
+    double gigabytes_per_second(std::int64_t bytes) const {
+        return static_cast<double>(bytes) / 1e9 / std::max(seconds(), 1e-9);
+    }
+
+  private:
+    using Clock = std::chrono::steady_clock;
+    Clock::time_point began_ = Clock::now();
+    Clock::time_point shown_ = {};
+    bool shows_ = false;
+    bool wipes_ = false;
+};
+
 std::string said_of(const Pace& pace, std::int64_t bytes) {
-    return fmt::format(", {:.2f} s, {:.2f} GB/s", pace.seconds(),
-                       gigabytes_per_second(bytes, pace.seconds()));
+    return fmt::format(", {:.2f} s, {:.2f} GB/s", pace.seconds(), pace.gigabytes_per_second(bytes));
 }
 
 // Prints the differences between a checkpoint and its model. With `as_warnings`, prints warnings to
@@ -84,9 +128,9 @@ Result<int> run(const ConvertCommand& command, const families::Families& familie
     if (report.reused > 0)
         fmt::print(stderr, "hard-linked files: {}; all files: {}; earlier target: {}\n",
                    report.reused, report.files, command.request.reuse.string());
-    fmt::print(stderr, "{} {} -> {}: {} parameters, {} tensors, {} bytes; files: {}{}{}{}\n",
+    fmt::print(stderr, "{} {} -> {}: {} parameters, {}, {} bytes; files: {}{}{}{}\n",
                report.model_type, name_of(report.from), name_of(report.to), report.parameters,
-               report.tensors, report.bytes, report.files,
+               counted(report.tensors, "tensor"), report.bytes, report.files,
                dry ? ", which would be written to " : " at ", report.target.string(),
                dry ? "" : said_of(pace, report.bytes));
     return report.refusal ? report_error(*report.refusal, false) : 0;
@@ -263,12 +307,13 @@ Result<int> run(const DiffCommand& command, const families::Families& families,
                 fmt::print("{}: {}\n", one.name, one.unlike);
                 continue;
             }
-            fmt::print("{}: {} elements differ, max abs {:.3g}, rel {:.3g}, {} ulp\n", one.name,
-                       one.elements, one.max_abs, one.max_rel, one.max_ulp);
+            fmt::print("{}: {} {}, max abs {:.3g}, rel {:.3g}, {} ulp\n", one.name,
+                       counted(one.elements, "element"), one.elements == 1 ? "differs" : "differ",
+                       one.max_abs, one.max_rel, one.max_ulp);
         }
         if (std::ranges::any_of(found.differences, &Difference::castable))
             fmt::print("use --cast to compare the values of tensors of different types\n");
-        fmt::print("{} tensors compared: {}\n", found.tensors,
+        fmt::print("{} compared: {}\n", counted(found.tensors, "tensor"),
                    found.same() ? "equal" : "different");
     }
     return found.same() ? 0 : 1;
@@ -289,7 +334,8 @@ Result<int> run(const EditCommand& command, const families::Families& /*families
     }
     for (const std::string& name : report.removed) fmt::print("removed {}\n", name);
     for (const auto& [old_name, name] : report.renamed) fmt::print("{} -> {}\n", old_name, name);
-    fmt::print(stderr, "{} tensors at {}\n", report.tensors, command.request.target.string());
+    fmt::print(stderr, "{} at {}\n", counted(report.tensors, "tensor"),
+               command.request.target.string());
     return 0;
 }
 

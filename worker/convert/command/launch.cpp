@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "common/counted.hpp"
 #include "common/files.hpp"
 #include "common/protocol/rank.hpp"
 #include "common/spec/train/convert.hpp"
@@ -113,9 +114,9 @@ Result<void> convert_launch(const fs::path& file, const LaunchEnvironment& envir
     for (const std::string& line : sentences(report.disagreement))
         fmt::print("warning: {}\n", line);
     if (!request.part.leads()) return {};
-    fmt::print("{} -> {}: {} parameters, {} tensors, {} bytes at {}\n", request.source.string(),
-               name_of(report.to), report.parameters, report.tensors, report.bytes,
-               report.target.string());
+    fmt::print("{} -> {}: {} parameters, {}, {} bytes at {}\n", request.source.string(),
+               name_of(report.to), report.parameters, counted(report.tensors, "tensor"),
+               report.bytes, report.target.string());
     environment.report(
         protocol::encode(protocol::Report(protocol::ExportDone{report.target.string()})));
     return {};

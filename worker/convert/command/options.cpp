@@ -1,7 +1,6 @@
 #include "worker/convert/command/options.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include <CLI/CLI.hpp>
 

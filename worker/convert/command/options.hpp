@@ -1,8 +1,6 @@
 // Parses the command line of roll-convert, and of ROLL's tools/convert.py, into a value. Pure.
 #pragma once
 
-#include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <variant>

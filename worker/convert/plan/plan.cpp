@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "common/check.hpp"
+#include "common/counted.hpp"
 
 namespace roll::convert {
 namespace {
@@ -319,9 +320,6 @@ std::string to_text(const Source& source, const Plan& plan) {
     }
     for (const Dropped& dropped : source.matching.dropped)
         text += "dropped " + dropped.file + " " + dropped.name + ": " + dropped.rule + "\n";
-    const auto counted = [](std::size_t number, const char* thing) {
-        return std::to_string(number) + " " + thing + (number == 1 ? "" : "s");
-    };
     return text + counted(plan.tensors.size(), "tensor") + ", " + std::to_string(plan.bytes) +
            " bytes in " + counted(plan.files.size(), "file") + "; the conversion compares " +
            counted(plan.comparisons.size(), "replica") + "\n";

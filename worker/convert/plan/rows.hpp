@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <vector>
 
 #include "common/error.hpp"
 #include "worker/convert/plan/plan.hpp"

@@ -49,8 +49,7 @@ Result<Statistics> statistics_of(const Source& source, const std::string& name) 
         return fail(
             ErrorCode::InvalidArgument, "the model has no tensor " + name,
             "use a name that rollctl inspect lists for the HuggingFace checkpoint of this model");
-    const std::vector<Stored> one{
-        hf_layout(source.model)[static_cast<std::size_t>(number->second)]};
+    const std::vector<Stored> one{whole_tensor(source.model, number->second)};
     ROLL_TRY(const Plan plan, make_plan(source, one, std::nullopt));
     if (plan.tensors.empty()) return fail(ErrorCode::Corrupt, name + " does not exist");
     const TargetTensor& target = plan.tensors.front();

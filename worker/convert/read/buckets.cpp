@@ -4,6 +4,7 @@
 #include <map>
 #include <regex>
 
+#include "common/counted.hpp"
 #include "worker/convert/checkpoint/dist_layout.hpp"
 #include "worker/convert/checkpoint/flat_ranges.hpp"
 #include "worker/convert/checkpoint/gradient_buffers.hpp"
@@ -162,7 +163,7 @@ Result<void> read_buckets(Source& source, MappedFiles& files, const formats::Dcp
     }
     if (buffers.size() == buckets.size()) return {};
     return misfit(files.directory().string(),
-                  "has buckets of " + std::to_string(buckets.size()) + " chunks, but tp " +
+                  "has buckets of " + counted(buckets.size(), "chunk") + ", but tp " +
                       std::to_string(layout.tp) + " x pp " + std::to_string(layout.pp) + " x vpp " +
                       std::to_string(layout.vpp) + " are " + std::to_string(buffers.size()));
 }

@@ -4,6 +4,7 @@
 #include <regex>
 
 #include "common/check.hpp"
+#include "common/counted.hpp"
 #include "common/files.hpp"
 #include "worker/convert/checkpoint/config.hpp"
 #include "worker/convert/checkpoint/flat_ranges.hpp"
@@ -109,16 +110,6 @@ class Opener {
                                  "; the config says " + tensor::to_string(own.shape));
     }
 
-    Stored whole(int number) const {
-        const families::HfTensor& own = source_.model.tensors[static_cast<std::size_t>(number)];
-        const Shape zero(own.shape.size(), 0);
-        Stored stored;
-        stored.name = own.name;
-        stored.shape = own.shape;
-        stored.pieces = {{number, zero, own.shape, zero}};
-        return stored;
-    }
-
     // Records the place of the elements [begin, begin + count) of tensor `number`: they are in
     // `flat`, from element `at` on.
     void add_run(const fs::path& path, int number, std::int64_t begin, std::int64_t count,
@@ -189,7 +180,7 @@ class Opener {
             view->strides = tensor::row_major(own);
         }
         ROLL_TRY_VOID(check_shape(path, *number, view->info.shape));
-        Stored stored = whole(*number);
+        Stored stored = whole_tensor(source_.model, *number);
         stored.file = (fs::path(kUniversal) / name / "fp32.pt").string();
         source_.tensors.push_back({std::move(stored), *std::move(view)});
         return {};
@@ -253,11 +244,11 @@ class Opener {
         for (std::size_t i = 0; i < ranks.size(); ++i)
             if (optimizers[i].dp != static_cast<int>(i) || world_ != ranks.size() ||
                 ranks[i].groups.size() != ranks[0].groups.size())
-                return corrupt(
-                    directory_,
-                    std::to_string(ranks.size()) + " optim_states files were found, but " +
-                        std::to_string(world_) +
-                        " ranks wrote the checkpoint; copy all files of the checkpoint again");
+                return corrupt(directory_,
+                               std::to_string(ranks.size()) +
+                                   " optim_states files were found, but " +
+                                   counted(world_, "rank") +
+                                   " wrote the checkpoint; copy all files of the checkpoint again");
         ROLL_TRY(const TorchPointer model, torch_file(models.front().path));
         ROLL_TRY(const auto shapes, shapes_of(*model, models.front().path, "param_shapes"));
         ROLL_TRY_VOID(stage_ == 3 ? take_stage3(ranks, shapes) : take_stage2(ranks, shapes));
@@ -305,11 +296,10 @@ class Opener {
     Result<void> take_stage2(const std::vector<Flat>& ranks,
                              const std::vector<std::vector<Parameter>>& groups) {
         if (groups.size() != ranks[0].groups.size())
-            return corrupt(
-                directory_,
-                "lists parameters for " + std::to_string(groups.size()) +
-                    " groups of weights but contains weights for this number of groups: " +
-                    std::to_string(ranks[0].groups.size()));
+            return corrupt(directory_,
+                           "lists parameters for " + counted(groups.size(), "group") +
+                               " of weights but contains weights for this number of groups: " +
+                               std::to_string(ranks[0].groups.size()));
         for (std::size_t group = 0; group < groups.size(); ++group) {
             std::int64_t at = 0;  // index of the current element in the group, over all ranks
             for (const Parameter& parameter : groups[group]) {
@@ -431,7 +421,7 @@ class Opener {
             ROLL_TRY(const auto number, number_of(path, name));
             if (!number) continue;
             ROLL_TRY_VOID(check_shape(path, *number, view->info.shape));
-            Stored stored = whole(*number);
+            Stored stored = whole_tensor(source_.model, *number);
             stored.file = path.filename();
             source_.tensors.push_back({std::move(stored), *std::move(view)});
         }

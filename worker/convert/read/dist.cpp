@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "common/counted.hpp"
 #include "common/damage.hpp"
 #include "common/files.hpp"
 #include "worker/convert/checkpoint/config.hpp"
@@ -236,9 +237,8 @@ class DistOpener {
                             (directory_ / formats::kDcpMetadataFile).string() + ": " +
                                 tensor.info.name + " has shape " + tensor::to_string(shape) +
                                 "; the config says " + tensor::to_string(whole));
-            drop(tensor.info.name, std::to_string(shape[0] - whole[0]) +
-                                       " padding rows after the vocabulary of " +
-                                       std::to_string(whole[0]));
+            drop(tensor.info.name, counted(shape[0] - whole[0], "padding row") +
+                                       " after the vocabulary of " + std::to_string(whole[0]));
         }
         for (const formats::DcpChunk& chunk : tensor.chunks) {
             ROLL_TRY(const auto file, files_.bytes_of(chunk.extent.file));

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 void expect_tied_output(std::vector<Stored>& expected, const Source& source) {
     const auto tied = tied_output(source);
     if (!tied) return;
-    Stored copy = hf_layout(source.model)[static_cast<std::size_t>(tied->embedding)];
+    Stored copy = whole_tensor(source.model, tied->embedding);
     copy.name = tied->name;
     copy.optional = true;
     expected.push_back(std::move(copy));

@@ -16,7 +16,7 @@ Stored add_kept(Source& source, const std::string& name, const Shape& shape) {
     const int number = source.model.add({name, shape});
     source.model.kept.insert(number);
     std::erase_if(source.model.copies, [&](const auto& copy) { return copy.name == name; });
-    return hf_layout(source.model)[static_cast<std::size_t>(number)];
+    return whole_tensor(source.model, number);
 }
 
 // Returns true if tensor `copy` of the source equals its original, the HuggingFace tensor `hf`.

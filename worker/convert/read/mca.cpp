@@ -7,6 +7,7 @@
 #include "worker/convert/checkpoint/mca_layout.hpp"
 #include "worker/convert/checkpoint/variants.hpp"
 #include "worker/convert/read/kept.hpp"
+#include "worker/convert/read/rank_reader.hpp"
 #include "worker/formats/torch_file.hpp"
 
 namespace roll::convert {
@@ -110,17 +111,9 @@ Result<void> open_mca(Source& source, const families::Families& families) {
     ROLL_TRY_VOID(carry_mca(source, iteration));
     ROLL_TRY(const std::vector<Stored> expected,
              mca_layout(source.native, source.model, source.config));
-    std::map<std::string, std::vector<std::string>> sections;
-    for (const Stored& stored : expected) {
-        auto& of_file = sections[stored.file];
-        if (of_file.empty() || of_file.back() != stored.section) of_file.push_back(stored.section);
-    }
     Matcher matcher(expected, source);
-    for (const auto& [file, names] : sections) {
-        const fs::path path =
-            iteration / fs::path(file).parent_path().filename() / fs::path(file).filename();
-        ROLL_TRY_VOID(read_mca_file(source, matcher, path, file, names));
-    }
+    for (const auto& [file, names] : sections_by_file(expected))
+        ROLL_TRY_VOID(read_mca_file(source, matcher, rank_path(iteration, file), file, names));
     ROLL_TRY_VOID(matcher.finish());
     return read_kept(source);
 }

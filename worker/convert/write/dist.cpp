@@ -9,7 +9,7 @@
 #include "common/files.hpp"
 #include "worker/convert/checkpoint/dist_layout.hpp"
 #include "worker/convert/checkpoint/mca_layout.hpp"
-#include "worker/convert/write/bucket_objects.hpp"
+#include "worker/convert/write/optimizer_values.hpp"
 #include "worker/formats/dcp.hpp"
 #include "worker/formats/megatron.hpp"
 #include "worker/formats/pickle_writer.hpp"
@@ -24,18 +24,6 @@ constexpr const char* kFile = "__0_0.distcp";
 constexpr const char* kStatesFile = "__0_1.distcp";
 constexpr const char* kIteration = "iter_0000001";
 constexpr const char* kModel = "dist_model";
-
-class Writer : public TargetWriter {
-  public:
-    explicit Writer(formats::DistcpWriter writer) : writer_(std::move(writer)) {}
-    Result<void> append(std::size_t ordinal, std::span<const std::byte> bytes) override {
-        return writer_.append(ordinal, bytes);
-    }
-    Result<void> finish() override { return writer_.finish(); }
-
-  private:
-    formats::DistcpWriter writer_;
-};
 
 // Returns the metadata of the plan's tensors. If `folder` is not empty, uses only the tensors whose
 // files are in this folder.
@@ -83,10 +71,7 @@ std::set<std::string> extra_states(const Plan& plan) {
 
 std::string list_of_none() {
     formats::PickleWriter out;
-    out.op(formats::pickle_op::kEmptyList);
-    out.op(formats::pickle_op::kMark);
-    out.op(formats::pickle_op::kNone);
-    out.op(formats::pickle_op::kAppends);
+    out.list([&] { out.op(formats::pickle_op::kNone); });
     return std::move(out).finish();
 }
 
@@ -183,7 +168,7 @@ std::vector<Stored> dcp_layout(const Source& source) {
 Result<std::unique_ptr<TargetWriter>> create_distcp(const fs::path& path, const TargetFile& file,
                                                     const fs::path& earlier) {
     ROLL_TRY(auto writer, formats::DistcpWriter::create(path, file.tensors, earlier));
-    return std::make_unique<Writer>(std::move(writer));
+    return std::make_unique<FormatWriter<formats::DistcpWriter>>(std::move(writer));
 }
 
 void add_extra_states(std::set<std::string>& names, const std::string& key, const Shape& origin,

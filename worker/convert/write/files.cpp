@@ -7,8 +7,11 @@
 #include <string_view>
 #include <vector>
 
+#include "common/files.hpp"
 #include "common/tensor/output_file.hpp"
 #include "common/tensor/safetensors.hpp"
+#include "worker/formats/bytes_tokenizer.hpp"
+#include "worker/formats/hf.hpp"
 #include "worker/formats/megatron.hpp"
 #include "worker/formats/torch_file.hpp"
 
@@ -34,18 +37,6 @@ class SafetensorsWriter : public TargetWriter {
     std::vector<std::int64_t> next_;
 };
 
-class TorchWriter : public TargetWriter {
-  public:
-    explicit TorchWriter(formats::TorchFileWriter writer) : writer_(std::move(writer)) {}
-    Result<void> append(std::size_t ordinal, std::span<const std::byte> bytes) override {
-        return writer_.append(ordinal, bytes);
-    }
-    Result<void> finish() override { return writer_.finish(); }
-
-  private:
-    formats::TorchFileWriter writer_;
-};
-
 // Adds an extra state with the value None for each linear layer. Megatron requires these states,
 // but only TransformerEngine uses them.
 void add_extra_states(formats::TorchSection& section) {
@@ -56,6 +47,11 @@ void add_extra_states(formats::TorchSection& section) {
             if (module.ends_with(kind)) names.insert(module + "._extra_state");
     }
     section.nones.assign(names.begin(), names.end());
+}
+
+Result<void> write(const fs::path& path, std::string_view content) {
+    ROLL_TRY_VOID(make_directories(path.parent_path()));
+    return write_file_atomically(path, content);
 }
 
 }  // namespace
@@ -96,7 +92,26 @@ Result<std::unique_ptr<TargetWriter>> create_torch(const fs::path& path, const T
     }
     ROLL_TRY(auto writer,
              formats::TorchFileWriter::create(path, std::move(sections), more, earlier));
-    return std::make_unique<TorchWriter>(std::move(writer));
+    return std::make_unique<FormatWriter<formats::TorchFileWriter>>(std::move(writer));
+}
+
+Result<void> write_companion_files(const Source& source, const fs::path& directory) {
+    const fs::path& from = source.companions.empty() ? source.directory : source.companions;
+    for (const std::string& name : formats::companion_files(from)) {
+        ROLL_TRY(const std::string content, read_regular_file(from / name));
+        ROLL_TRY_VOID(write(directory / name, content));
+    }
+    for (const auto& [name, bytes] : source.storage.archived)
+        if (formats::is_companion(name))
+            ROLL_TRY_VOID(write(directory / name,
+                                {reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+    std::error_code error;
+    if (!formats::has_bytes_tokenizer(source.config.hf_config) ||
+        fs::exists(directory / "tokenizer.json", error))
+        return {};
+    for (const auto& [name, content] : formats::bytes_tokenizer_files())
+        ROLL_TRY_VOID(write(directory / name, content));
+    return {};
 }
 
 }  // namespace roll::convert

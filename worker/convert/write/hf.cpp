@@ -79,15 +79,19 @@ Result<void> write_hf_config(const Source& source, const Plan& plan, const Outpu
                                  exported_config(source, plan, output).dump(2) + "\n");
 }
 
-Result<void> write_hf_companions(const Source& source, const Plan& plan, const Output& output,
-                                 const formats::HfContainer& container, const fs::path& directory) {
-    ROLL_TRY_VOID(write_hf_config(source, plan, output, directory));
-    if (plan.files.size() <= 1) return {};
+Result<void> write_index(const Plan& plan, const formats::HfContainer& container,
+                         const fs::path& directory) {
     std::map<std::string, std::string> weight_map;
     for (const TargetTensor& target : plan.tensors)
         weight_map[target.info.name] = plan.files[target.file].path;
     return write_file_atomically(directory / formats::index_name(container),
                                  formats::index_text(weight_map, plan.bytes, plan.parameters));
+}
+
+Result<void> write_hf_companions(const Source& source, const Plan& plan, const Output& output,
+                                 const formats::HfContainer& container, const fs::path& directory) {
+    ROLL_TRY_VOID(write_hf_config(source, plan, output, directory));
+    return plan.files.size() > 1 ? write_index(plan, container, directory) : Result<void>();
 }
 
 }  // namespace roll::convert

@@ -20,6 +20,10 @@ Result<std::vector<Stored>> sharded_hf_layout(const Source& source, const Output
 Result<void> write_hf_config(const Source& source, const Plan& plan, const Output& output,
                              const std::filesystem::path& directory);
 
+// Writes the index of a plan's weight files.
+Result<void> write_index(const Plan& plan, const formats::HfContainer& container,
+                         const std::filesystem::path& directory);
+
 // Writes config.json. If there are several weight files, also writes their index.
 Result<void> write_hf_companions(const Source& source, const Plan& plan, const Output& output,
                                  const formats::HfContainer& container,

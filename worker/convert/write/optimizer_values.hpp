@@ -2,9 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 
+#include "common/error.hpp"
 #include "common/json.hpp"
+#include "worker/convert/checkpoint/gradient_buffers.hpp"
+#include "worker/formats/dcp.hpp"
 
 namespace roll::convert {
 
@@ -14,5 +18,12 @@ namespace roll::convert {
 // scheduler replaces the learning rates and the weight decay. `updates` is the number of updates
 // that the optimizer has made.
 Json optimizer_values(const Json& rates, std::int64_t updates, const std::string& kind);
+
+// Writes the objects that Megatron stores beside the buckets of the optimizer's kind
+// dp_reshardable: for each (tp, pp) rank the values of the optimizer and the sizes of its buckets,
+// and adds them to `metadata`. `values`: the key "optimizer" of optimizer_values().
+Result<void> write_bucket_objects(const Json& values, const BucketSizes& sizes,
+                                  const std::filesystem::path& directory,
+                                  formats::DcpMetadata& metadata);
 
 }  // namespace roll::convert

@@ -1,6 +1,7 @@
 #include "worker/convert/write/parts.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <numeric>

@@ -4,7 +4,6 @@
 // file a few times a second.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>

@@ -5,8 +5,8 @@
 #include "worker/convert/checkpoint/mca_layout.hpp"
 #include "worker/convert/checkpoint/variants.hpp"
 #include "worker/convert/plan/quantize.hpp"
-#include "worker/convert/write/companions.hpp"
 #include "worker/convert/write/dist.hpp"
+#include "worker/convert/write/files.hpp"
 #include "worker/convert/write/hf.hpp"
 #include "worker/convert/write/megatron.hpp"
 #include "worker/convert/write/nemo.hpp"
@@ -50,10 +50,8 @@ formats::McaConfig fsdp_config(const Source& source, const Output& output) {
 Result<std::vector<Stored>> mca_target_layout(const Source& source, const Output& output) {
     ROLL_TRY(std::vector<Stored> layout,
              mca_layout(source.native, source.model, mca_config_of(source, output)));
-    if (source.model.kept.empty()) return layout;
-    const std::vector<Stored> whole = hf_layout(source.model);
     for (const int number : source.model.kept) {
-        layout.push_back(whole[static_cast<std::size_t>(number)]);
+        layout.push_back(whole_tensor(source.model, number));
         layout.back().file = kKeptFile;
     }
     return layout;

@@ -4,8 +4,6 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <span>
-#include <string>
 #include <vector>
 
 #include "common/error.hpp"

@@ -1,6 +1,7 @@
 // The installed Gloo headers, with which this file is compiled, are older than the Gloo inside
 // LibTorch. These headers suffice to compile the header of ProcessGroupGloo, but this file must not
 // call or instantiate anything that they declare.
+
 #include "worker/train/comm/gloo_fabric.hpp"
 
 #include <chrono>
@@ -9,6 +10,8 @@
 #include <future>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -17,11 +20,18 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "common/check.hpp"
-#include "worker/train/comm/rendezvous.hpp"
+#include "common/files.hpp"
 #include "worker/train/process/memory.hpp"
 
 namespace roll::train {
 namespace {
+
+std::optional<StoreAddress> parse(const std::string& text) {
+    std::istringstream line(text);
+    StoreAddress address;
+    if (line >> address.host >> address.port >> address.nonce) return address;
+    return std::nullopt;
+}
 
 // Calls c10d. If the call fails, throws PeerLost, because every failure means that a peer cannot be
 // reached.
@@ -238,6 +248,28 @@ c10::intrusive_ptr<c10d::Store> join_store(const FabricOptions& options) {
 }
 
 }  // namespace
+
+Result<void> write_rendezvous(const std::filesystem::path& file, const StoreAddress& address) {
+    return write_file_atomically(
+        file, address.host + ' ' + std::to_string(address.port) + ' ' + address.nonce + '\n');
+}
+
+Result<StoreAddress> await_rendezvous(const std::filesystem::path& file, const std::string& nonce,
+                                      std::chrono::milliseconds timeout) {
+    constexpr std::chrono::milliseconds kPause{10};
+    const auto deadline = std::chrono::steady_clock::now() + timeout;
+    while (true) {
+        if (const Result<std::string> text = read_file(file)) {
+            const std::optional<StoreAddress> address = parse(*text);
+            if (address && address->nonce == nonce) return *address;
+        }
+        if (std::chrono::steady_clock::now() >= deadline) break;
+        std::this_thread::sleep_for(kPause);
+    }
+    return fail(ErrorCode::Unavailable, "rank 0 did not write " + file.string() + " with nonce " +
+                                            nonce + " within " + std::to_string(timeout.count()) +
+                                            " ms");
+}
 
 struct GlooFabric::Store {
     c10::intrusive_ptr<c10d::Store> store;

@@ -15,10 +15,26 @@
 #include <string>
 #include <vector>
 
+#include "common/error.hpp"
 #include "worker/train/comm/communicator.hpp"
 #include "worker/train/comm/flight_recorder.hpp"
 
 namespace roll::train {
+
+struct StoreAddress {
+    std::string host;
+    std::uint16_t port = 0;
+    std::string nonce;
+    friend bool operator==(const StoreAddress&, const StoreAddress&) = default;
+};
+
+// Writes the file that await_rendezvous() reads.
+Result<void> write_rendezvous(const std::filesystem::path& file, const StoreAddress& address);
+
+// Waits until the file exists and has this nonce. Ignores files of other attempts. Fails with
+// Unavailable after `timeout`.
+Result<StoreAddress> await_rendezvous(const std::filesystem::path& file, const std::string& nonce,
+                                      std::chrono::milliseconds timeout);
 
 struct FabricOptions {
     std::filesystem::path rendezvous_file;

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <set>
-#include <tuple>
 #include <vector>
 
 #include "common/json.hpp"

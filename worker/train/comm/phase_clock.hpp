@@ -18,7 +18,8 @@ namespace roll::train {
 
 // Tp, Pp, Dp: waiting for a transfer between tensor-parallel ranks (Tp), pipeline stages (Pp) or
 // replicas (Dp). Bubble: waiting for an activation or a gradient from another stage. Agreement:
-// waiting for all ranks between two steps. Save: the time for which a checkpoint stops training.
+// waiting for all ranks at the end of a step, when they gather its loss. Save: the time for which a
+// checkpoint stops training.
 enum class Phase : std::uint8_t {
     Data,
     Forward,
@@ -58,10 +59,11 @@ class PhaseClock {
         return std::exchange(current_, phase);
     }
 
-    // Like enter(), for a phase in which the thread waits. During a save, the wait counts as
-    // Phase::Save; outside of the steps, it counts as Phase::Outside.
+    // Like enter(), for a phase in which the thread waits. During Phase::Agreement, Phase::Save and
+    // Phase::Outside, the wait counts as that phase.
     Phase enter_wait(Phase phase) {
-        const bool is_whole = current_ == Phase::Save || current_ == Phase::Outside;
+        const bool is_whole =
+            current_ == Phase::Agreement || current_ == Phase::Save || current_ == Phase::Outside;
         return enter(is_whole ? current_ : phase);
     }
 

@@ -6,6 +6,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "common/counted.hpp"
 #include "worker/train/data/corpus/prepare.hpp"
 #include "worker/train/data/corpus/sampler.hpp"
 #include "worker/train/data/sample_order.hpp"
@@ -37,8 +38,7 @@ std::uintmax_t text_bytes(const spec::DataSpec& data) {
 void check_schedule(const spec::TrainSpec& spec) {
     const spec::OptimizerSpec& optimizer = spec.optimizer;
     const std::int64_t end = optimizer.decay_steps > 0 ? optimizer.decay_steps : spec.steps;
-    const std::string found =
-        "train.epochs gives " + std::to_string(spec.steps) + (spec.steps == 1 ? " step" : " steps");
+    const std::string found = "train.epochs gives " + counted(spec.steps, "step");
     if (optimizer.warmup_steps > end)
         throw RankFailure(2, found + ", but train.optimizer.warmup_steps is " +
                                  std::to_string(optimizer.warmup_steps) +

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 #include "common/spec/train/train.hpp"
 #include "worker/train/data/corpus/corpus.hpp"

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "common/json_records.hpp"
-#include "worker/train/data/corpus/chat_source.hpp"
 #include "worker/train/data/corpus/parquet.hpp"
 #include "worker/train/data/corpus/text_source.hpp"
 #include "worker/train/data/corpus/tokens.hpp"
@@ -57,8 +56,7 @@ data::EncodeRules file_rules(const fs::path& path, data::EncodeRules rules) {
     const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
                                 file.bytes().size());
     const bool list = path.extension() == ".json" && is_json_list(text);
-    rules.form = data::conversation_form(first_record(text, list), rules.prompt_field,
-                                         rules.completion_field, rules.names);
+    rules.form = data::conversation_in(first_record(text, list), rules);
     if (rules.form && !rules.chat)
         throw RankFailure(2, path.string() + " has conversations, but " + rules.no_chat +
                                  "; name a model that has one with --model DIR");

@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 
+#include "common/counted.hpp"
 #include "worker/train/data/preview.hpp"
 
 namespace roll::train {
@@ -144,11 +145,6 @@ std::string percent_of(std::int64_t part, std::int64_t whole) {
     const std::int64_t tenths =
         std::llround(1000.0 * static_cast<double>(part) / static_cast<double>(whole));
     return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " %";
-}
-
-// Returns "1 document" or "2 documents".
-std::string counted(std::int64_t number, const std::string& thing) {
-    return std::to_string(number) + " " + thing + (number == 1 ? "" : "s");
 }
 
 std::string head_of(const PreviewFile& file, const PreviewStyle& style) {

@@ -59,6 +59,7 @@ data::PrepareOptions text_options(const spec::TrainSpec& spec,
     options.tokenizer = tokenizer.identity;
     options.rules.field = spec.data.field;
     options.rules.completions = spec.data.completions;
+    options.rules.texts = spec.data.texts;
     options.rules.pairs = spec.data.pairs;
     options.rules.labels = spec.data.labels;
     options.rules.label_field = spec.data.label_field;

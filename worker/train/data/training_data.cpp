@@ -5,6 +5,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "common/counted.hpp"
 #include "common/files.hpp"
 #include "worker/checkpoint/state.hpp"
 #include "worker/train/data/corpus/parquet.hpp"
@@ -234,11 +235,10 @@ data::LearnedDocuments learned_of(const data::Corpus& corpus, const spec::TrainS
                " with a single token (the first token of a document is never predicted)";
         if (next.empty()) next = "join short documents into longer ones";
     }
-    std::string has = " documents has a token to learn: ";
-    if (spec.data.pairs) has = " pairs has two answers with a token to learn: ";
-    if (spec.data.labels) has = " answers has a token to learn: ";
-    throw RankFailure(
-        2, "data.train: none of the " + std::to_string(counts.documents) + has + why + "; " + next);
+    const std::string which = spec.data.pairs ? "pair" : spec.data.labels ? "answer" : "document";
+    throw RankFailure(2, "data.train: none of the " + counted(counts.documents, which) + " has " +
+                             (spec.data.pairs ? "two answers with " : "") +
+                             "a token to learn: " + why + "; " + next);
 }
 
 }  // namespace

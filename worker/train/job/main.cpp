@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <thread>
 
 #include <ATen/Parallel.h>
@@ -18,7 +19,7 @@
 #include "worker/train/job/check_export.hpp"
 #include "worker/train/job/evaluate_model.hpp"
 #include "worker/train/job/trainer.hpp"
-#include "worker/train/model/generate_text.hpp"
+#include "worker/train/model/generate.hpp"
 #include "worker/train/model/model_setup.hpp"
 #include "worker/train/pipeline/stage_choice.hpp"
 #include "worker/train/process/deterministic.hpp"
@@ -37,8 +38,9 @@ namespace {
 struct Arguments {
     std::string launch;
     int rank = 0;
-    std::string directory, prompt;
-    TextOptions text;
+    std::string directory;
+    std::optional<std::string> prompt;
+    GenerateOptions text;
     std::string spec_file, svg, trace;
     std::string layout_search;        // file with the report of the search for the job's layout
     std::vector<std::string> search;  // keys whose values the search chooses
@@ -103,15 +105,19 @@ void need_file(const std::string& path) {
         throw RankFailure(exit_code(ErrorCode::NotFound), path + " does not exist");
 }
 
+// The command line parser does not require the prompt, so that a missing model is reported first.
 int generate(const Arguments& arguments) {
     need_file(arguments.directory);
+    if (!arguments.prompt)
+        throw RankFailure(exit_code(ErrorCode::InvalidArgument),
+                          "PROMPT is required\n  next: rollctl generate --help");
     set_threads(1);
-    const std::string text = generate_text(arguments.directory, arguments.prompt, arguments.text);
+    const std::string text = generate_text(arguments.directory, *arguments.prompt, arguments.text);
     const OrderedJson json = {
-        {"schema", "roll.generate/1"}, {"prompt", arguments.prompt}, {"text", text}};
+        {"schema", "roll.generate/1"}, {"prompt", *arguments.prompt}, {"text", text}};
     const std::string out = arguments.json
                                 ? json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace)
-                                : arguments.prompt + text;
+                                : *arguments.prompt + text;
     std::printf("%s\n", out.c_str());
     return 0;
 }
@@ -240,7 +246,7 @@ int run(const std::function<int()>& command, const std::function<void(const std:
 void add_generate_options(CLI::App& command, Arguments& arguments) {
     command.add_option("DIR", arguments.directory, "Directory of a model with its tokenizer")
         ->required();
-    command.add_option("PROMPT", arguments.prompt, "Text to continue")->required();
+    command.add_option("PROMPT", arguments.prompt, "Text to continue; required");
     command
         .add_option("--max-tokens", arguments.text.max_tokens, "Maximum number of tokens to add")
         ->check(CLI::PositiveNumber);

@@ -4,7 +4,6 @@
 #include <chrono>
 
 #include "worker/train/comm/phase_clock.hpp"
-#include "worker/train/report/phases.hpp"
 
 namespace roll::train {
 
@@ -15,8 +14,7 @@ struct Pace {
     double step_seconds = 0;           // smoothed duration of a step
     // smoothed duration of a step, minus the time spent waiting for other ranks
     double own_seconds = 0;
-    PhaseClock::Times times{};  // this rank's times of the latest step
-    PhaseReport phases{};       // phase times of all ranks; set only on rank 0
+    PhaseClock::Times times{};  // this rank's times of the latest step (numbers_at_end())
     double peak_flops = 0;      // peak FLOP/s, summed over all ranks; 0 until measured
     bool memory_told = false;   // true: the memory of a step was reported
     // true: a step was faster than the measured peak allows; set only on rank 0

@@ -6,6 +6,7 @@
 
 #include <ATen/ATen.h>
 
+#include "common/counted.hpp"
 #include "worker/train/job/outlier.hpp"
 #include "worker/train/job/repeat_step.hpp"
 #include "worker/train/save/left_out.hpp"
@@ -86,9 +87,8 @@ BadStep StepGuard::spike(const StepResult& result, const StepPlace& place) const
                    std::to_string(place.step + 1) +
                    " is a spike: " + rounded_text(is_loss ? result.loss : result.grad_norm) +
                    " is above the limit " + rounded_text(limit.limit) +
-                   "; the median of the last " + std::to_string(values.size()) +
-                   " applied steps is " + rounded_text(limit.median) + " (samples " +
-                   ranges_text(bad.samples) + ")";
+                   "; the median of the last " + counted(values.size(), "applied step") + " is " +
+                   rounded_text(limit.median) + " (samples " + ranges_text(bad.samples) + ")";
     return bad;
 }
 

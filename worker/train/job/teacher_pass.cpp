@@ -8,6 +8,7 @@
 
 #include <ATen/ATen.h>
 
+#include "common/counted.hpp"
 #include "common/hash.hpp"
 #include "common/json.hpp"
 #include "worker/plan/pipeline_schedule.hpp"
@@ -200,9 +201,9 @@ bool compute_all(const TeacherPass& pass, const TeacherWindows& windows, const M
                  std::span<const std::int64_t> missing, const fs::path& directory) {
     Teacher teacher(pass, setup);
     if (is_writer(pass))
-        std::printf("teacher %s (%s): computing its predictions for %zu window%s\n",
-                    pass.spec.teacher.from.c_str(), teacher.how().c_str(), missing.size(),
-                    missing.size() == 1 ? "" : "s");
+        std::printf("teacher %s (%s): computing its predictions for %s\n",
+                    pass.spec.teacher.from.c_str(), teacher.how().c_str(),
+                    counted(missing.size(), "window").c_str());
     TeacherValuesWriter writer(directory / pass.attempt);
     const auto most = static_cast<std::size_t>(windows_at_once(pass));
     auto due = Steady::now() + kSyncedEvery;
@@ -245,9 +246,9 @@ std::optional<TeacherValuesFiles> measure_teacher(const TeacherPass& pass,
     }
     if (is_writer(pass))
         std::printf(
-            "teacher %s: predictions for %lld windows, %lld of them computed in %.1f s and the "
+            "teacher %s: predictions for %s, %lld of them computed in %.1f s and the "
             "others found in %s\n",
-            pass.spec.teacher.from.c_str(), static_cast<long long>(windows.count),
+            pass.spec.teacher.from.c_str(), counted(windows.count, "window").c_str(),
             static_cast<long long>(std::ssize(missing)),
             std::chrono::duration<double>(Steady::now() - start).count(), directory.c_str());
     return files;

@@ -13,7 +13,7 @@
 #include "worker/train/job/loss_scale.hpp"
 #include "worker/train/job/replicas.hpp"
 #include "worker/train/job/step_size.hpp"
-#include "worker/train/model/generate_text.hpp"
+#include "worker/train/model/generate.hpp"
 #include "worker/train/model/model_setup.hpp"
 #include "worker/train/process/failure.hpp"
 #include "worker/train/report/peak.hpp"
@@ -34,12 +34,13 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Returns the number of seconds of a step in which the rank waited for other ranks.
-double waited_in(const PhaseClock::Times& times) {
-    double waited = 0;
-    for (const Phase phase : {Phase::Tp, Phase::Pp, Phase::Dp, Phase::Bubble})
-        waited += times[static_cast<std::size_t>(phase)];
-    return waited;
+// Returns the number of seconds of a step in which the rank did not wait for other ranks.
+double own_seconds_in(const PhaseClock::Times& times) {
+    double own = 0;
+    for (const Phase phase :
+         {Phase::Data, Phase::Forward, Phase::Backward, Phase::Optimizer, Phase::Other})
+        own += times[static_cast<std::size_t>(phase)];
+    return own;
 }
 
 // Logs the steps and samples that did not change the weights, and the reason if the training ended
@@ -243,7 +244,8 @@ bool Trainer::await_space() {
     }
 }
 
-// Trains one step. Returns the requests that the ranks have agreed on after the step.
+// Trains one step. Returns the requests that the ranks have agreed on. The ranks vote before the
+// step's update, in the transfer that gathers the step's loss.
 Agreed Trainer::train_step() {
     const auto start = Clock::now();
     const TensorBytes before = tensors_now();
@@ -260,8 +262,9 @@ Agreed Trainer::train_step() {
     activity_ = Activity::Step;
     const std::int64_t norms_every = spec_.metrics.norms_every;
     const bool measures = norms_every > 0 && (state_.step + 1) % norms_every == 0;
-    const StepResult result = step_->run(
-        batch, lr, state_.loss_scale ? state_.loss_scale->scale : 1, measures, guard_.limits());
+    const StepResult result =
+        step_->run(batch, lr, state_.loss_scale ? state_.loss_scale->scale : 1, measures,
+                   guard_.limits(), [&] { return numbers_at_end(batch); });
     if (const auto failure = guard_.check(*step_, batch, result, place(), *world_)) {
         finish_part();
         if (saver_) saver_->finish();
@@ -273,14 +276,12 @@ Agreed Trainer::train_step() {
     tokens_before_ = std::exchange(state_.tokens, state_.tokens + result.tokens);
     if (result.updated) state_.loss = result.loss;
     state_.clipped_steps += result.clip_factor < 1;
-    pace_.times = clock_.take();
-    tell_step(seconds_since(start) - waited_in(pace_.times));
-    clock_.enter(Phase::Agreement);
-    const plan::FlopsPerToken flops = flops_of(batch);
+    tell_step();
     const double seconds = seconds_since(start);
-    const Agreed agreed = agree();
+    clock_.enter(Phase::Agreement);
+    const Agreed agreed = count(result.extra_RN);
     clock_.enter(Phase::Outside);
-    after_step(result, flops, seconds);
+    after_step(result, seconds);
     if (!std::exchange(pace_.memory_told, true)) {
         tell_memory(before);
         part_->allocate_buffer();
@@ -292,22 +293,27 @@ Agreed Trainer::train_step() {
     return agreed;
 }
 
-// Returns the number of FLOPs per token of this step. If documents are kept apart, the number
-// differs between steps and ranks. In that case, returns the mean over all ranks, which all have
-// the same number of tokens.
-plan::FlopsPerToken Trainer::flops_of(std::span<const Microbatch> batch) {
-    if (!spec_.data.documents_apart)
-        return plan::flops_per_token(model_.config, spec_.seq_length, untrained_);
-    const plan::FlopsPerToken mine =
-        plan::flops_per_token(model_.config, piece_lengths(batch), untrained_);
-    const at::Tensor sums = at::tensor({mine.causal, mine.full}, at::kDouble) / world_->size();
-    sum_over(*world_, sums, {Site::Agreement});
-    return {sums[0].item<double>(), sums[1].item<double>()};
+// Returns the numbers that this rank sends together with its loss of a step: the times of its
+// phases since it sent them in the previous step, its FLOPs per token, and its votes. If documents
+// are kept apart, the FLOPs differ between steps and ranks.
+std::vector<double> Trainer::numbers_at_end(const std::vector<Microbatch>& batch) {
+    const PhaseScope agreeing(clock_, Phase::Agreement);
+    pace_.times = clock_.take();
+    std::vector<double> numbers(pace_.times.begin(), pace_.times.end());
+    const plan::FlopsPerToken flops =
+        spec_.data.documents_apart
+            ? plan::flops_per_token(model_.config, piece_lengths(batch), untrained_)
+            : plan::flops_per_token(model_.config, spec_.seq_length, untrained_);
+    numbers.insert(numbers.end(), {flops.causal, flops.full});
+    const std::vector<double> votes = ballot(state_.step + 1);
+    numbers.insert(numbers.end(), votes.begin(), votes.end());
+    return numbers;
 }
 
 // Reports the step to roll-worker. Every rank reports, so that roll-worker can distinguish a slow
 // or hanging rank from the ranks that wait for it.
-void Trainer::tell_step(double own_seconds) {
+void Trainer::tell_step() {
+    const double own_seconds = own_seconds_in(pace_.times);
     pace_.own_seconds =
         pace_.own_seconds == 0 ? own_seconds : 0.9 * pace_.own_seconds + 0.1 * own_seconds;
     const auto now = Clock::now();
@@ -329,9 +335,10 @@ void Trainer::find_peak() {
     pace_.peak_flops = std::max(pace_.peak_flops, all.item<double>());
 }
 
-void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& flops,
-                         double seconds) {
+void Trainer::after_step(const StepResult& result, double seconds) {
     if (!writes()) return;
+    // the mean over the ranks, which all have the same number of tokens
+    const at::Tensor flops = result.extra_RN.narrow(1, kPhases, 2).mean(0);
     pace_.step_seconds =
         pace_.step_seconds == 0 ? seconds : 0.9 * pace_.step_seconds + 0.1 * seconds;
     StepReport report{.step = state_.step,
@@ -343,8 +350,8 @@ void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& fl
                                        static_cast<double>(state_.step),
                       .tokens = state_.tokens,
                       .seconds = seconds,
-                      .phases = pace_.phases,
-                      .flops = flops,
+                      .phases = phase_report(result.extra_RN.narrow(1, 0, kPhases)),
+                      .flops = {flops[0].item<double>(), flops[1].item<double>()},
                       .peak_flops = pace_.peak_flops,
                       .memory = process_memory()};
     if (state_.loss_scale) {
@@ -355,7 +362,7 @@ void Trainer::after_step(const StepResult& result, const plan::FlopsPerToken& fl
     report.split = pipeline_.schedule.microbatches - spec_.microbatches();
     // A whole step cannot be faster than its matrix products alone. If a step seems faster, the
     // machine was busy while the peak was measured.
-    const double rate = report.tokens_per_second() * flops.causal;
+    const double rate = report.tokens_per_second() * report.flops.causal;
     if (spec_.peak_tflops == 0 && pace_.peak_flops > 0 && rate > pace_.peak_flops) {
         pace_.peak_beaten = true;
         pace_.peak_flops = report.peak_flops = rate;

@@ -1,6 +1,5 @@
-// One rank's run of a train or resume job, from the launch file to the exit status. All ranks make
-// the same decisions in the same order. A signal or command may reach only one rank, so the ranks
-// share signals and commands between steps.
+// One rank's run of a train or resume job. All ranks make the same decisions in the same order. A
+// signal or command may reach only one rank, so the ranks vote on them at the end of each step.
 #pragma once
 
 #include <chrono>
@@ -8,7 +7,6 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -61,6 +59,8 @@ class Trainer {
     void recall_left_out();
     void open_outputs(std::uint64_t bytes_at_most, std::optional<formats::DcpMetadata> dist);
     std::uint64_t checkpoint_bytes(const std::optional<formats::DcpMetadata>& dist);
+    std::vector<double> ballot(std::int64_t step);
+    Agreed count(const at::Tensor& all_RN);
     Agreed agree();
     void carry_out(const std::vector<TrainingRequest>& requests);
     void answer(std::uint64_t request, const std::string& text, std::int64_t stop_step = 0);
@@ -74,9 +74,9 @@ class Trainer {
     StepPlace place() const { return {spec_, state_.step, state_.samples, dp_->rank()}; }
     int run_steps();
     std::string doing() const;
-    void after_step(const StepResult& result, const plan::FlopsPerToken& flops, double seconds);
-    plan::FlopsPerToken flops_of(std::span<const Microbatch> batch);
-    void tell_step(double own_seconds);
+    void after_step(const StepResult& result, double seconds);
+    std::vector<double> numbers_at_end(const std::vector<Microbatch>& batch);
+    void tell_step();
     void find_peak();
     void tell_memory(const TensorBytes& before);
     void check_replicas();

@@ -1,4 +1,4 @@
-// Requests to the running training: the ranks agree on them, and carry them out between two steps.
+// Requests to the running training: the ranks vote on them, and carry them out between two steps.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -17,17 +17,29 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Number of values that each rank sends in agree(), before its phase times.
-constexpr std::int64_t kVotes = 10;
+// Indices of the numbers of a ballot. The sums over the ranks decide.
+enum Vote : std::int64_t {
+    Stops,
+    StopsUnsaved,
+    Saves,
+    FindsPeak,
+    PartDone,
+    PartFailed,
+    HookFailed,
+    RequestNumber,
+    RequestOfKind,
+    RequestValue,
+    kVotes
+};
 
 // Time for which a rank waits for the texts of the other ranks that wait for the same transfer.
 constexpr std::chrono::milliseconds kTextsAwaited{1'000};
 
 }  // namespace
 
-// Combines the requests (stop, checkpoint, ...) that the ranks have received. All ranks get the
-// same result, so that all ranks act on a request at the same step.
-Agreed Trainer::agree() {
+// Returns this rank's votes for the requests (stop, checkpoint, ...) that it has received. `step`:
+// the step after which count() decides.
+std::vector<double> Trainer::ballot(std::int64_t step) {
     const Heard heard = link_.poll();
     take_recorded(heard.recorded);
     if (saver_) saver_->poll();
@@ -36,42 +48,52 @@ Agreed Trainer::agree() {
     if (writes())
         steering_.waiting.insert(steering_.waiting.end(), heard.requests.begin(),
                                  heard.requests.end());
-    const at::Tensor own = at::zeros({kVotes + kPhases}, at::kDouble);
-    const at::Tensor votes = own.narrow(0, 0, kVotes);
-    std::ranges::copy(pace_.times, own.data_ptr<double>() + kVotes);
-    if (heard.stop) votes[0] = 1;
-    if (heard.stop && !heard.checkpoint) votes[1] = 1;
+    std::vector<double> votes(kVotes, 0);
+    if (heard.stop) votes[Stops] = 1;
+    if (heard.stop && !heard.checkpoint) votes[StopsUnsaved] = 1;
     // Rank 0 alone votes for a checkpoint, because the ranks receive the request at different
     // steps. If a checkpoint of this step is already saved, it was started before the request and
     // does not answer the request. In that case, rank 0 votes at the next step.
-    const bool asked = saver_ && saver_->is_asked() && saver_->last_step() != state_.step;
-    if (asked || (saver_ && saver_->is_due_again())) votes[2] = 1;
-    if (std::exchange(pace_.peak_beaten, false)) votes[3] = 1;
+    const bool asked = saver_ && saver_->is_asked() && saver_->last_step() != step;
+    if (asked || (saver_ && saver_->is_due_again())) votes[Saves] = 1;
+    if (std::exchange(pace_.peak_beaten, false)) votes[FindsPeak] = 1;
     const bool part_done = part_->is_running() && part_->is_done();
-    if (part_done) votes[4] = 1;
-    if (part_done && part_->has_failed()) votes[5] = 1;
+    if (part_done) votes[PartDone] = 1;
+    if (part_done && part_->has_failed()) votes[PartFailed] = 1;
     hooks_.check();
-    if (!hooks_.failure().empty()) votes[6] = 1;
+    if (!hooks_.failure().empty()) votes[HookFailed] = 1;
     // Rank 0 proposes one request at a time. The other ranks send zeros, so the sum over the ranks
     // is rank 0's proposal.
     if (writes() && !steering_.waiting.empty()) {
         const TrainingRequest& next = steering_.waiting.front();
-        votes[7] = static_cast<double>(next.number);
-        votes[8] = static_cast<double>(next.kind);
-        votes[9] = static_cast<double>(next.value);
+        votes[RequestNumber] = static_cast<double>(next.number);
+        votes[RequestOfKind] = static_cast<double>(next.kind);
+        votes[RequestValue] = static_cast<double>(next.value);
         steering_.waiting.pop_front();
     }
-    const at::Tensor all = gather_over(*world_, own, {Site::Agreement});
-    if (writes()) pace_.phases = phase_report(all.slice(1, kVotes));
-    votes.copy_(all.narrow(1, 0, kVotes).sum(0));
-    if (votes[4].item<double>() == world_->size()) conclude_parts(votes[5].item<double>() > 0);
-    const auto voted = [&](int vote) { return votes[vote].item<double>() > 0; };
-    Agreed agreed{voted(0), !voted(1), voted(2), voted(3), voted(6)};
-    const auto number = [&](int vote) { return std::llround(votes[vote].item<double>()); };
-    if (voted(7))
-        agreed.requests.push_back({static_cast<std::uint64_t>(number(7)),
-                                   static_cast<RequestKind>(number(8)), number(9)});
+    return votes;
+}
+
+// Decides from the ballots of all ranks, which are the last columns of `all_RN`. All ranks get the
+// same result, so that all ranks act on a request at the same step.
+Agreed Trainer::count(const at::Tensor& all_RN) {
+    const at::Tensor sums = all_RN.slice(1, all_RN.size(1) - kVotes).sum(0);
+    const auto number = [&](Vote vote) { return std::llround(sums[vote].item<double>()); };
+    const auto voted = [&](Vote vote) { return number(vote) > 0; };
+    if (number(PartDone) == world_->size()) conclude_parts(voted(PartFailed));
+    Agreed agreed{voted(Stops), !voted(StopsUnsaved), voted(Saves), voted(FindsPeak),
+                  voted(HookFailed)};
+    if (voted(RequestNumber))
+        agreed.requests.push_back({static_cast<std::uint64_t>(number(RequestNumber)),
+                                   static_cast<RequestKind>(number(RequestOfKind)),
+                                   number(RequestValue)});
     return agreed;
+}
+
+// Agrees on the requests while no step runs.
+Agreed Trainer::agree() {
+    const at::Tensor own = at::tensor(ballot(state_.step), at::kDouble);
+    return count(gather_over(*world_, own, {Site::Agreement}));
 }
 
 std::int64_t Trainer::last_step() const {

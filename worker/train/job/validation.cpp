@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <numbers>
 
+#include "common/counted.hpp"
 #include "worker/train/data/corpus/ngram.hpp"
 #include "worker/train/data/text_options.hpp"
 #include "worker/train/process/failure.hpp"
@@ -35,8 +36,8 @@ Validation::Validation(const spec::TrainSpec& spec, const data::Corpus& train,
     };
     for (const ValidSet& set : sets_)
         if (std::all_of(set.windows.begin(), set.windows.end(), is_silent))
-            throw RankFailure(2, "data.valid: none of the " + std::to_string(set.windows.size()) +
-                                     " validation windows" +
+            throw RankFailure(2, "data.valid: none of the " +
+                                     counted(set.windows.size(), "validation window") +
                                      (set.name.empty() ? "" : " of " + set.name) +
                                      " has a token to predict; hold out more text, or raise "
                                      "train.seq_length");

@@ -7,7 +7,7 @@
 #include <ATen/ATen.h>
 
 #include "common/check.hpp"
-#include "worker/train/model/noise.hpp"
+#include "worker/train/model/dropout.hpp"
 #include "worker/train/model/saved_values.hpp"
 #include "worker/train/model/score.hpp"
 #include "worker/train/ops/rope.hpp"

@@ -4,9 +4,9 @@
 
 #include <ATen/ATen.h>
 
-#include "worker/train/ops/geglu.hpp"
 #include "worker/train/ops/kernel.hpp"
 #include "worker/train/ops/rope.hpp"
+#include "worker/train/ops/swiglu.hpp"
 
 namespace roll::train {
 

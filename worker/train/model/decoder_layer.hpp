@@ -10,15 +10,14 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 
 #include "worker/train/model/chunk_spec.hpp"
 #include "worker/train/model/linear.hpp"
 #include "worker/train/model/parameters.hpp"
+#include "worker/train/ops/attention.hpp"
 #include "worker/train/ops/qk_norm.hpp"
 #include "worker/train/ops/rms_norm.hpp"
-#include "worker/train/ops/segments.hpp"
 #include "worker/train/ops/swiglu.hpp"
 
 namespace roll::train {

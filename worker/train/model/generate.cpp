@@ -6,7 +6,10 @@
 #include <ATen/ATen.h>
 
 #include "common/check.hpp"
+#include "worker/train/model/load_weights.hpp"
+#include "worker/train/model/model_setup.hpp"
 #include "worker/train/model/random.hpp"
+#include "worker/train/process/failure.hpp"
 
 namespace roll::train {
 namespace {
@@ -50,6 +53,14 @@ std::int64_t agreed(const TextModel& model, std::int64_t token) {
     return sent.item<std::int64_t>();
 }
 
+std::vector<std::int64_t> start_of(const tokenizer::TextTokenizer& text,
+                                   const std::string& prompt) {
+    std::vector<std::uint32_t> ids = text.tokenizer.surroundings().before;
+    text.tokenizer.encode(prompt, ids, {.add_special = false});
+    if (ids.empty()) text.tokenizer.encode("\n", ids, {.add_special = false});
+    return {ids.begin(), ids.end()};
+}
+
 }  // namespace
 
 std::vector<std::int64_t> generate(const TextModel& model, std::vector<std::int64_t> prompt,
@@ -86,6 +97,40 @@ std::vector<std::int64_t> generate(const TextModel& model, std::vector<std::int6
         tokens.push_back(token);
     }
     return tokens;
+}
+
+std::string continue_text(const TextModel& model, const tokenizer::TextTokenizer& tokenizer,
+                          const std::string& prompt, GenerateOptions options) {
+    const std::vector<std::int64_t> start = start_of(tokenizer, prompt);
+    options.stop_tokens.assign(tokenizer.stops.begin(), tokenizer.stops.end());
+    // Choose only tokens of the vocabulary: the embedding may have more rows than these.
+    options.ids = tokenizer.tokenizer.vocab_size();
+    const std::vector<std::int64_t> added = generate(model, start, options);
+    std::vector<std::uint32_t> ids(start.begin(), start.end());
+    const std::string before = tokenizer.tokenizer.decode(ids, /*skip_special=*/true);
+    ids.insert(ids.end(), added.begin(), added.end());
+    std::string whole = tokenizer.tokenizer.decode(ids, true);
+    // If the prompt's last token ends inside a character, let the returned text start with that
+    // whole character.
+    const auto [end, ignored] =
+        std::mismatch(before.begin(), before.end(), whole.begin(), whole.end());
+    return std::string(whole.begin() + (end - before.begin()), whole.end());
+}
+
+std::string generate_text(const std::filesystem::path& directory, const std::string& prompt,
+                          const GenerateOptions& options) {
+    const ModelSetup setup = setup_model(directory);
+    if (setup.config.scores)
+        throw RankFailure(2,
+                          directory.string() +
+                              " is a reward model, which has no output layer and writes no text; "
+                              "name a model for text");
+    if (!setup.tokenizer)
+        throw RankFailure(
+            2, directory.string() + " has no tokenizer.json; copy the model's tokenizer into it");
+    Chunk model(setup.config, whole_chunk(setup.config), {.draw = false, .gradients = false});
+    load_weights(directory, model.parameters());
+    return continue_text(text_model(model), *setup.tokenizer, prompt, options);
 }
 
 }  // namespace roll::train

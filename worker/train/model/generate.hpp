@@ -7,8 +7,11 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <string>
 #include <vector>
 
+#include "worker/tokenizer/directory.hpp"
 #include "worker/train/model/text_decoder.hpp"
 
 namespace roll::train {
@@ -29,5 +32,17 @@ struct GenerateOptions {
 // first tokens. Requires that `prompt` is not empty.
 std::vector<std::int64_t> generate(const TextModel& model, std::vector<std::int64_t> prompt,
                                    const GenerateOptions& options);
+
+// Returns the text with which the model continues `prompt`, up to a stop token. If `prompt` is
+// empty, the model continues the tokens that the tokenizer puts before a text. If there are no such
+// tokens, the model continues a newline. The tokenizer decides `stop_tokens` and `ids`. All ranks
+// that hold the model must call this function, as generate() says.
+std::string continue_text(const TextModel& model, const tokenizer::TextTokenizer& tokenizer,
+                          const std::string& prompt, GenerateOptions options);
+
+// Like continue_text(), for the model in a HuggingFace or MCA directory. Computes in float32.
+// Throws RankFailure.
+std::string generate_text(const std::filesystem::path& directory, const std::string& prompt,
+                          const GenerateOptions& options);
 
 }  // namespace roll::train

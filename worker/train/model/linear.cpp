@@ -13,8 +13,7 @@ bool Linear::is_shared(families::Split by) const {
 
 at::Tensor Linear::bias_O() const { return bias < 0 ? at::Tensor() : parameters.weight[bias]; }
 
-// Returns the weight. For a packed weight, returns a new tensor with the unpacked values. This
-// tensor is freed as soon as the caller drops it.
+// Returns the weight. A packed weight is unpacked (packed_base.hpp).
 at::Tensor Linear::weight_OI() const {
     return weight_of(parameters, static_cast<std::size_t>(weight));
 }

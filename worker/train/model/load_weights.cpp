@@ -7,6 +7,7 @@
 
 #include <ATen/ATen.h>
 
+#include "common/counted.hpp"
 #include "worker/convert/adapter/merge.hpp"
 #include "worker/convert/plan/gather.hpp"
 #include "worker/convert/read/open.hpp"
@@ -133,7 +134,7 @@ std::string decision(const convert::Source& source, std::int64_t grown) {
     for (const auto& [name, size] : axes)
         if (size > 1) split += " " + std::string(name) + " " + std::to_string(size);
     if (!split.empty()) text += " of" + split;
-    if (grown > 0) text += "; " + std::to_string(grown) + " vocabulary rows added";
+    if (grown > 0) text += "; " + counted(grown, "vocabulary row") + " added";
     return text;
 }
 
@@ -194,7 +195,7 @@ std::string load_weights(const fs::path& directory, std::span<Parameters* const>
         throw RankFailure(2, directory.string() + " has no tensor " + *missing.begin());
     reader.compare_replicas(plan);
     std::string text = decision(source, grown) + (gets_score ? "; the score layer is new" : "");
-    if (!adapters.empty()) text += "; " + std::to_string(adapters.size()) + " adapters merged";
+    if (!adapters.empty()) text += "; " + counted(adapters.size(), "adapter") + " merged";
     return text;
 }
 

@@ -3,7 +3,6 @@
 // turn. Therefore, the gradients are bitwise the same for every pipeline schedule.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <vector>
 

@@ -8,8 +8,8 @@
 #include <fnmatch.h>
 
 #include "worker/families/native_tensor.hpp"
-#include "worker/train/model/lazy_zeros.hpp"
 #include "worker/train/model/random.hpp"
+#include "worker/train/model/state_memory.hpp"
 #include "worker/train/model/tensor_shard.hpp"
 #include "worker/train/ops/kernel.hpp"
 
@@ -298,13 +298,6 @@ std::vector<ParameterSpec> parameter_specs(const spec::ModelConfig& config,
 
 std::vector<at::Tensor> views_of(const std::vector<ParameterSpec>& specs, const at::Tensor& flat) {
     return views_with(specs, flat, [&](std::size_t i) { return std::optional(specs[i].sizes[0]); });
-}
-
-std::vector<at::Tensor> trainable_views(const std::vector<ParameterSpec>& specs,
-                                        const at::Tensor& flat) {
-    return views_with(specs, flat, [&](std::size_t i) {
-        return specs[i].frozen ? std::nullopt : std::optional(specs[i].sizes[0]);
-    });
 }
 
 bool is_splittable(const ParameterSpec& spec) {

@@ -105,10 +105,6 @@ std::int64_t trainable_numel(const std::vector<ParameterSpec>& specs);
 // Splits `flat`, which has the elements of all parameters, into one view for each parameter.
 std::vector<at::Tensor> views_of(const std::vector<ParameterSpec>& specs, const at::Tensor& flat);
 
-// Like views_of(), for a flat tensor without the frozen parameters, whose views are undefined.
-std::vector<at::Tensor> trainable_views(const std::vector<ParameterSpec>& specs,
-                                        const at::Tensor& flat);
-
 // Returns the parameters of a chunk. If chunk.tp > 1, these are the parts that rank chunk.tp_rank
 // holds. Requires that spec::tensor_problems() is empty.
 std::vector<ParameterSpec> parameter_specs(const spec::ModelConfig& config, const ChunkSpec& chunk);

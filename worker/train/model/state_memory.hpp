@@ -1,6 +1,7 @@
-// Memory for the state of an optimizer outside the memory of the device (train.optimizer.offload).
+// Memory for zeroed tensors.
 //
-// On a CPU, each tensor is in a file that is mapped into memory. The kernel writes changed pages to
+// The state of an optimizer may be outside the memory of the device (train.optimizer.offload). On a
+// CPU, each tensor is in a file that is mapped into memory. The kernel writes changed pages to
 // the file when memory is short, and reads the pages when they are used again. An update holds only
 // a window of a tensor in the process's memory: callers release each part with let_go() after use.
 // The functions do nothing for tensors that are not in a file. The functions may be called on any
@@ -15,6 +16,15 @@
 #include <ATen/core/Tensor.h>
 
 namespace roll::train {
+
+enum class Pages { Huge, Small };
+
+// Returns a tensor of `size` zeros. On a CPU, the kernel allocates each page at its first touch, as
+// a huge page if possible. Therefore, no page is cleared twice, and the cost is shared by the
+// threads that first write to the tensor. If only few and scattered parts of the tensor are used,
+// Pages::Small saves memory, because a huge page has 2 MiB.
+at::Tensor lazy_zeros(std::int64_t size, const at::TensorOptions& options,
+                      Pages pages = Pages::Huge);
 
 // Returns a tensor of `size` zeros for optimizer state. Throws RankFailure or OutOfMemory.
 using StateMemory = std::function<at::Tensor(std::int64_t size, const at::TensorOptions& options)>;

@@ -1,6 +1,5 @@
 #include "worker/train/ops/cross_entropy.hpp"
 
-#include <cmath>
 #include <memory>
 
 #include "worker/train/ops/gpu.hpp"

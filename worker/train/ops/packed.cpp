@@ -231,6 +231,19 @@ void unpack_row(const PackedForm& form, const std::byte* row, float* scale_B, S*
     }
 }
 
+// Returns a tensor for an unpacked weight. Each thread has one buffer for such tensors, which is
+// free if nobody holds the last tensor. New tensors that come and go between the activations would
+// leave holes in the heap.
+at::Tensor room_for(std::int64_t rows, std::int64_t columns, at::ScalarType type) {
+    thread_local at::Tensor buffer;
+    const std::int64_t numel = rows * columns;
+    if (buffer.defined() && buffer.storage().use_count() > 1)
+        return at::empty({rows, columns}, type);
+    if (!buffer.defined() || buffer.scalar_type() != type || buffer.numel() < numel)
+        buffer = at::empty({numel}, type);
+    return buffer.narrow(0, 0, numel).view({rows, columns});
+}
+
 }  // namespace
 
 std::span<const float> nf4_values() { return kNf4; }
@@ -269,7 +282,7 @@ at::Tensor packed(const PackedForm& form, const at::Tensor& whole_OI, const Fuse
 
 at::Tensor unpacked(const PackedForm& form, const at::Tensor& bytes_OR, at::ScalarType type) {
     if (!bytes_OR.is_cpu()) return gpu::unpacked(form, bytes_OR, type);
-    at::Tensor w_OI = at::empty({bytes_OR.size(0), form.columns}, type);
+    at::Tensor w_OI = room_for(bytes_OR.size(0), form.columns, type);
     const auto* bytes = static_cast<const std::byte*>(bytes_OR.const_data_ptr());
     for_float_types(w_OI, [&]<class S>(S) {
         S* const w = w_OI.data_ptr<S>();

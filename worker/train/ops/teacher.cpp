@@ -1,7 +1,6 @@
 #include "worker/train/ops/teacher.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include <ATen/ATen.h>
 

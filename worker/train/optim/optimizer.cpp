@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "worker/train/model/lazy_zeros.hpp"
+#include "worker/train/model/state_memory.hpp"
 #include "worker/train/optim/adafactor.hpp"
 #include "worker/train/optim/average.hpp"
 #include "worker/train/optim/eight_bit.hpp"

@@ -1,8 +1,6 @@
 // Blocks of a parameter's elements, for rules that compute with tensors on a GPU.
 #pragma once
 
-#include <cstdint>
-#include <span>
 #include <vector>
 
 #include <ATen/core/Tensor.h>

@@ -3,7 +3,7 @@
 
 #include <ATen/ATen.h>
 
-#include "worker/train/model/lazy_zeros.hpp"
+#include "worker/train/model/state_memory.hpp"
 #include "worker/train/pipeline/train_step.hpp"
 
 namespace roll::train {

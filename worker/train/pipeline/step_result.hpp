@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include <ATen/core/Tensor.h>
+
 #include "worker/train/objective/preference.hpp"
 
 namespace roll::train {
@@ -55,6 +57,8 @@ struct StepResult {
     std::int64_t reduced = 0, reduced_early = 0;
     // norms of the layers; set only if run() was asked to measure them and has updated the weights
     std::vector<LayerNorms> layers = {};
+    // numbers that run() was asked to gather, [ranks, numbers], in the order of the job's ranks
+    at::Tensor extra_RN = {};
 };
 
 // `sum`: log p of an answer minus its log p under the reference model, summed over the mismatched

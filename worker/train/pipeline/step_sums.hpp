@@ -1,9 +1,12 @@
 // The numbers of a step that are sums over ranks. One transfer gathers the parts of all ranks. Then
 // every rank adds up the parts in the same order. Therefore, all ranks get the same bits, and the
-// bits do not depend on the network.
+// bits do not depend on the network. The caller's own numbers go with the same transfer.
 #pragma once
 
+#include <span>
 #include <vector>
+
+#include <ATen/core/Tensor.h>
 
 #include "worker/train/pipeline/step_options.hpp"
 #include "worker/train/pipeline/step_result.hpp"
@@ -28,10 +31,13 @@ struct StepSums {
     // replica. If the replicas share optimizer state, there is only one number, the sum over all
     // replicas.
     std::vector<double> squares_D;
+    at::Tensor extra_RN;  // `extra` of each rank, in the order of the job's ranks
 };
 
 // `shared`: the replicas share optimizer state, so each counts only some elements of the gradient.
-// All ranks of the job must call this function.
-StepSums step_sums(const Groups& groups, const StepParts& own, bool shared);
+// `extra`: numbers that are gathered but not summed, equally many on all ranks. All ranks of the
+// job must call this function.
+StepSums step_sums(const Groups& groups, const StepParts& own, bool shared,
+                   std::span<const double> extra = {});
 
 }  // namespace roll::train

@@ -247,10 +247,11 @@ void TrainStep::count_reduced(StepResult& result) const {
 }
 
 StepResult TrainStep::run(std::span<const Microbatch> batch, double lr, double loss_scale,
-                          bool measures, const StepLimits& limits) {
+                          bool measures, const StepLimits& limits,
+                          const std::function<std::vector<double>()>& extra) {
     const c10::InferenceMode no_autograd;
     announced_.clear();
-    StepResult result = compute(batch, loss_scale);
+    StepResult result = compute(batch, loss_scale, extra);
     result.lr = lr;
     if (std::isfinite(result.loss) && std::isfinite(result.grad_norm)) {
         if (result.loss > limits.loss)
@@ -269,7 +270,7 @@ StepResult TrainStep::run(std::span<const Microbatch> batch, double lr, double l
 
 StepResult TrainStep::repeat(std::span<const Microbatch> batch, double loss_scale) {
     const c10::InferenceMode no_autograd;
-    const StepResult result = compute(batch, loss_scale);
+    const StepResult result = compute(batch, loss_scale, {});
     enter(Phase::Other);
     return result;
 }
@@ -282,7 +283,8 @@ std::vector<std::int64_t> TrainStep::sent_gradients() const {
 }
 
 // Computes the loss, the gradient and its norm.
-StepResult TrainStep::compute(std::span<const Microbatch> batch, double loss_scale) {
+StepResult TrainStep::compute(std::span<const Microbatch> batch, double loss_scale,
+                              const std::function<std::vector<double>()>& extra) {
     ROLL_CHECK(std::ssize(batch) == schedule_.microbatches);
     StepResult result{.loss_scale = loss_scale};
     trace_.clear();
@@ -310,13 +312,14 @@ StepResult TrainStep::compute(std::span<const Microbatch> batch, double loss_sca
     announce(spec::FaultPhase::Optimizer);
     own.squares = over_gradient(square_sum, true);
     if (options_.count_zeros) own.zeros = over_gradient(zero_count, false);
-    conclude(result, own);
+    conclude(result, own, extra ? extra() : std::vector<double>());
     return result;
 }
 
 // Adds up the parts of all ranks, and compares the norms of the replicas.
-void TrainStep::conclude(StepResult& result, const StepParts& own) {
-    const StepSums sums = step_sums(groups_, own, options_.init.owners > 1);
+void TrainStep::conclude(StepResult& result, const StepParts& own, std::span<const double> extra) {
+    const StepSums sums = step_sums(groups_, own, options_.init.owners > 1, extra);
+    result.extra_RN = sums.extra_RN;
     const double scale = result.loss_scale;
     result.own_loss = sums.own_loss / scale;
     result.loss = result.tokens > 0 ? sums.whole.loss / scale : std::nan("");

@@ -36,13 +36,17 @@ class TrainStep {
     // schedule().microbatches micro-batches. `loss_scale`: factor of the loss in backward only.
     // `measures`: also measure the norms of each layer, which copies this rank's main weights.
     // Updates the weights only if the loss and the gradient norm are finite and within `limits`,
-    // and if all replicas have the same norm.
+    // and if all replicas have the same norm. `extra`: returns numbers that the step gathers
+    // together with its loss (StepResult::extra_RN), equally many on all ranks. Called once, just
+    // before the gather, so before the update.
     StepResult run(std::span<const Microbatch> batch, double lr, double loss_scale = 1,
-                   bool measures = false, const StepLimits& limits = {});
+                   bool measures = false, const StepLimits& limits = {},
+                   const std::function<std::vector<double>()>& extra = {});
 
     // Computes the loss and the gradient of the latest run() again, from the same arguments, and
     // does not update the weights. Requires that run() has not updated the weights either. On a
-    // CPU, the result and the gradients are bitwise those of run(). Does not call at_phase().
+    // CPU, the result and the gradients are bitwise those of run(). Does not call at_phase(), and
+    // gathers no numbers of the caller.
     StepResult repeat(std::span<const Microbatch> batch, double loss_scale = 1);
 
     // Returns the hashes of GradBuckets::sent() of all chunks, for the latest run() or repeat().
@@ -109,8 +113,9 @@ class TrainStep {
     std::vector<RankChunk> alone();
     void reduce_tied();
     void count_reduced(StepResult& result) const;
-    void conclude(StepResult& result, const StepParts& own);
-    StepResult compute(std::span<const Microbatch> batch, double loss_scale);
+    void conclude(StepResult& result, const StepParts& own, std::span<const double> extra);
+    StepResult compute(std::span<const Microbatch> batch, double loss_scale,
+                       const std::function<std::vector<double>()>& extra);
     void update(StepResult& result, double lr, double loss_scale, bool measures);
     void sum_over_model(const at::Tensor& sums, Site site);
     void enter(Phase phase) const;

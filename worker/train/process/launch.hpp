@@ -2,7 +2,6 @@
 // directories of its checkpoints. Does not communicate.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <vector>
 

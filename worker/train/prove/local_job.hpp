@@ -7,11 +7,22 @@
 #include <vector>
 
 #include "common/spec/train/parallel.hpp"
+#include "worker/train/comm/communicator.hpp"
 #include "worker/train/comm/local_fabric.hpp"
 #include "worker/train/model/model_setup.hpp"
+#include "worker/train/pipeline/train_step.hpp"
 #include "worker/train/prove/record.hpp"
 
 namespace roll::train {
+
+// Returns the directory of the checkpoint that save_locally() writes below `root`. Only one
+// checkpoint exists at a time.
+std::filesystem::path local_checkpoint(const std::filesystem::path& root);
+
+// Writes a checkpoint of the ranks' state below `root`. `parallel`: the layout that the files get.
+// `rank`: this rank's number in `world`. All ranks must call this function. Throws RankFailure.
+void save_locally(const std::filesystem::path& root, TrainStep& step, const ModelSetup& model,
+                  const spec::ParallelSpec& parallel, int rank, Communicator& world);
 
 struct LocalJob {
     spec::ModelConfig config;
@@ -26,7 +37,7 @@ struct LocalJob {
     // with number `steps` is only for the evaluation.
     std::function<std::vector<Microbatch>(int step)> batch;
 
-    // Checkpoints (local_checkpoint.hpp). If `saves_after` is above 0, the ranks write a checkpoint
+    // Checkpoints. If `saves_after` is above 0, the ranks write a checkpoint
     // below the directory `saves_to` before step `saves_after`, or after the last step. If
     // `starts_from` is not empty, the ranks take their state from this checkpoint. Otherwise, the
     // ranks start with the initial weights. The files of a checkpoint record `model` and

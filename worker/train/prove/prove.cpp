@@ -14,7 +14,7 @@
 #include "worker/train/process/failure.hpp"
 #include "worker/train/process/launch.hpp"
 #include "worker/train/prove/batches.hpp"
-#include "worker/train/prove/local_checkpoint.hpp"
+#include "worker/train/prove/local_job.hpp"
 
 namespace roll::train {
 namespace {

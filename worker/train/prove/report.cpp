@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "common/counted.hpp"
+
 namespace roll::train {
 namespace {
 
@@ -128,7 +130,7 @@ std::string layers_text(const OrderedJson& layers) {
 
 std::string layout_text(const OrderedJson& layout) {
     std::string text = "dp " + layout["dp"].dump() + " x pp " + layout["pp"].dump() + " x tp " +
-                       layout["tp"].dump() + " = " + layout["ranks"].dump() + " ranks";
+                       layout["tp"].dump() + " = " + counted(layout["ranks"].get<int>(), "rank");
     if (layout["vpp"] != 1) text += ", vpp " + layout["vpp"].dump();
     if (layout["sequence"].get<bool>()) text += ", sequence";
     if (layout["zero"] != 0) text += ", zero " + layout["zero"].dump();
@@ -192,9 +194,10 @@ std::string proof_text(const OrderedJson& p) {
         cuts.push_back(cut["key"].get<std::string>() + " " + short_text(cut["from"].get<double>()) +
                        " to " + short_text(cut["to"].get<double>()));
     text += "cut         " + (cuts.empty() ? "nothing" : joined(cuts)) + "\n";
-    text += "compared    " + p["tensors"].dump() + " tensors and " + p["numbers"].dump() +
-            " numbers of " + p["steps"].dump() +
-            " steps and an evaluation with those of one rank, in float64; gradients clipped at " +
+    text += "compared    " + counted(p["tensors"].get<std::int64_t>(), "tensor") + " and " +
+            counted(p["numbers"].get<std::int64_t>(), "number") + " of " +
+            counted(p["steps"].get<int>(), "step") +
+            " and an evaluation with those of one rank, in float64; gradients clipped at " +
             short_text(p["clip_grad"].get<double>()) + "\n";
     if (p["checkpoints"].get<bool>())
         text +=

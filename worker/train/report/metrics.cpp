@@ -11,9 +11,9 @@ std::string line_of(const OrderedJson& row) {
     return row.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + '\n';
 }
 
-// Returns the first line (the description of the run) and the rows up to step `step`. Skips
-// truncated lines and lines in another format.
-std::vector<OrderedJson> cut(const std::string& text, std::int64_t step) {
+// Returns the first line (the description of the run), if `with_head`, and the rows up to step
+// `step`. Skips truncated lines and lines in another format.
+std::vector<OrderedJson> cut(const std::string& text, std::int64_t step, bool with_head) {
     std::vector<OrderedJson> kept;
     std::size_t begin = 0;
     for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
@@ -21,24 +21,30 @@ std::vector<OrderedJson> cut(const std::string& text, std::int64_t step) {
         if (!row.is_object()) continue;
         const auto at = row.find("step");
         const bool early = at != row.end() && at->is_number() && at->get<std::int64_t>() <= step;
-        if (row.contains("schema") || early) kept.push_back(row);
+        if (early || (with_head && row.contains("schema"))) kept.push_back(row);
     }
     return kept;
 }
 
-std::string earlier_text(const fs::path& file, const fs::path& earlier) {
-    if (auto text = read_file(file)) return *text;
-    if (earlier.empty()) return "";
-    return read_file(earlier).value_or("");
+// Returns the rows that the file of this run starts with.
+std::vector<OrderedJson> first_rows(const MetricsOptions& options, const fs::path& file) {
+    std::vector<OrderedJson> rows;
+    if (options.step > 0) {
+        const auto own = read_file(file);
+        if (own)
+            rows = cut(*own, options.step, true);
+        else if (!options.earlier.empty())
+            rows = cut(read_file(options.earlier).value_or(""), options.step, false);
+    }
+    if (rows.empty() || !rows.front().contains("schema")) rows.insert(rows.begin(), options.head);
+    return rows;
 }
 
 }  // namespace
 
 Metrics::Metrics(const MetricsOptions& options) {
     const fs::path file = options.output / "metrics.jsonl";
-    std::vector<OrderedJson> kept;
-    if (options.step > 0) kept = cut(earlier_text(file, options.earlier), options.step);
-    if (kept.empty()) kept.push_back(options.head);
+    const std::vector<OrderedJson> kept = first_rows(options, file);
     std::string lines;
     for (const OrderedJson& row : kept) {
         lines += line_of(row);

@@ -40,7 +40,7 @@ struct MetricsOptions {
 class Metrics {
   public:
     // Opens the files. Keeps the rows of metrics.jsonl up to `step`. If there is no
-    // metrics.jsonl, starts it with the rows of `earlier` up to `step`.
+    // metrics.jsonl, starts it with the head and the rows of `earlier` up to `step`.
     explicit Metrics(const MetricsOptions& options);
 
     void append(const OrderedJson& row);

@@ -20,7 +20,7 @@ std::string optimizer_text(const OrderedJson& optimizer) {
         states +=
             (states.empty() ? "" : ", ") + name + " " + plan::bytes_text(bytes.get<std::int64_t>());
     return "optimizer   " + optimizer["kind"].get<std::string>() + ", " +
-           (states.empty() ? "no state" : "state of the model: " + states) + "\n";
+           (states.empty() ? "no state" : "state for the whole model: " + states) + "\n";
 }
 
 }  // namespace roll::train

@@ -1,7 +1,5 @@
 #include "worker/train/report/phase_trace.hpp"
 
-#include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdio>
 

@@ -1,9 +1,9 @@
 #include "worker/train/report/plan_report.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 
+#include "common/counted.hpp"
 #include "common/spec/check/tensor.hpp"
 #include "worker/plan/cost.hpp"
 #include "worker/plan/mesh.hpp"
@@ -156,11 +156,6 @@ std::string flop_text(double flop) {
                         {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP", "ZFLOP"});
 }
 
-// Returns the amount with its unit: "1 rank", "2 ranks".
-std::string amount_text(const OrderedJson& amount, const std::string& unit) {
-    return amount.dump() + " " + unit + (amount == 1 ? "" : unit.ends_with("ch") ? "es" : "s");
-}
-
 // Returns a number as text with commas: "5,704,704".
 std::string count_text(const OrderedJson& count) {
     const std::string digits = count.dump();
@@ -245,7 +240,8 @@ std::string run_text(const OrderedJson& plan) {
     if (!epochs.empty()) text += epochs + " = ";
     const double tokens = plan["tokens_per_step"].get<double>() * plan["steps"].get<double>();
     const auto causal = plan["flops_per_token"]["causal"].get<double>();
-    return text + count_text(plan["steps"]) + (plan["steps"] == 1 ? " step, " : " steps, ") +
+    return text + count_text(plan["steps"]) + " " +
+           noun_for(plan["steps"].get<std::int64_t>(), "step") + ", " +
            plan::scaled(tokens, 1000, {"tokens", "k tokens", "M tokens", "G tokens", "T tokens"}) +
            ", " + flop_text(causal * tokens) + "\n";
 }
@@ -268,8 +264,8 @@ std::string stages_text(const OrderedJson& stages, const OrderedJson& tp) {
     for (std::size_t i = 0; i < stages.size(); ++i) {
         if (stages.size() > kAll && i == kEnds) {
             i = stages.size() - kEnds;
-            text += "            ... " + std::to_string(stages.size() - 2 * kEnds) +
-                    " chunks are left out; --json has all ...\n";
+            text += "            ... " + counted(stages.size() - 2 * kEnds, "chunk") +
+                    " left out; --json has all ...\n";
         }
         text += stage_text(stages[i], tp);
     }
@@ -312,12 +308,13 @@ std::string links_text(const OrderedJson& links) {
     for (std::size_t i = 0; i < links.size(); ++i) {
         if (links.size() > kAll && i == kEnds) {
             i = links.size() - kEnds;
-            text += "            ... " + std::to_string(links.size() - 2 * kEnds) +
-                    " links are left out; --json has all ...\n";
+            text += "            ... " + counted(links.size() - 2 * kEnds, "link") +
+                    " left out; --json has all ...\n";
         }
         text += "  stage " + links[i]["from"].dump() + " to " + links[i]["to"].dump() + "  " +
-                links[i]["payload"].get<std::string>() + ": " + links[i]["messages"].dump() +
-                " messages, " + bytes_text(links[i]["bytes"]) + "\n";
+                links[i]["payload"].get<std::string>() + ": " +
+                counted(links[i]["messages"].get<std::int64_t>(), "message") + ", " +
+                bytes_text(links[i]["bytes"]) + "\n";
     }
     return text;
 }
@@ -450,10 +447,11 @@ std::string plan_text(const OrderedJson& p) {
         text += ", " + count_text(p["frozen_parameters"]) + " of them frozen";
     text += "\n";
     text += "mesh        dp " + mesh["dp"].dump() + " x pp " + mesh["pp"].dump() + " x cp 1 x tp " +
-            mesh["tp"].dump() + " = " + amount_text(mesh["world_size"], "rank") + "\n";
+            mesh["tp"].dump() + " = " + counted(mesh["world_size"].get<int>(), "rank") + "\n";
     text += stages_text(p["stages"], mesh["tp"]);
-    text += "a step      " + count_text(p["tokens_per_step"]) + " tokens, " +
-            amount_text(pipeline["microbatches"], "micro-batch") + " per rank, " +
+    text += "a step      " + count_text(p["tokens_per_step"]) + " " +
+            noun_for(p["tokens_per_step"].get<std::int64_t>(), "token") + ", " +
+            counted(pipeline["microbatches"].get<std::int64_t>(), "micro-batch") + " per rank, " +
             flop_text(causal * tokens) + "\n";
     text += run_text(p);
     text += "arithmetic  " + flop_text(causal) + " a token (causal attention), " +
@@ -492,8 +490,8 @@ PlanDrawing plan_drawing(const spec::TrainSpec& spec, bool on_gpu) {
     const plan::ScheduleReport report = need(plan::check(schedule, pipeline.costs));
     const std::string title =
         spec.name + ": " + schedule.name + ", pp " + std::to_string(schedule.pp) + " x vpp " +
-        std::to_string(schedule.vp) + ", " + std::to_string(schedule.microbatches) +
-        " micro-batches, bubble " + percent_text(report.bubble);
+        std::to_string(schedule.vp) + ", " + counted(schedule.microbatches, "micro-batch") +
+        ", bubble " + percent_text(report.bubble);
     return {plan::svg_text(schedule, report, title), plan::trace_text(schedule, report)};
 }
 

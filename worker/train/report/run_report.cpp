@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "common/counted.hpp"
 #include "common/spec/check/checkpoint_rules.hpp"
 #include "common/time.hpp"
 #include "worker/plan/cost.hpp"
@@ -92,19 +93,17 @@ OrderedJson metrics_head(const spec::TrainSpec& spec, const spec::ModelConfig& m
 std::string headline(const spec::TrainSpec& spec, const spec::ModelConfig& model,
                      const data::Corpus& corpus, const std::string& schedule) {
     return spec.name + ": " + std::to_string(plan::parameter_count(model)) + " parameters, " +
-           std::to_string(spec.steps) + (spec.steps == 1 ? " step" : " steps") +
+           counted(spec.steps, "step") +
            (spec.epochs > 0 ? " (" + epochs_text(spec.epochs) + ")" : "") + " of " +
            std::to_string(spec.global_batch_size) + samples_text(spec.data) +
-           std::to_string(spec.seq_length) + " tokens, " + axes_text(spec.parallel, schedule) +
-           ", " + name_of(spec.precision) + ", " + std::to_string(corpus.train_tokens()) +
-           " training tokens and " + std::to_string(corpus.valid_tokens()) + " held out";
+           counted(spec.seq_length, "token") + ", " + axes_text(spec.parallel, schedule) + ", " +
+           name_of(spec.precision) + ", " + counted(corpus.train_tokens(), "training token") +
+           " and " + std::to_string(corpus.valid_tokens()) + " held out";
 }
 
 std::string documents_line(const data::LearnedDocuments& learned, const spec::TrainSpec& spec) {
-    const char* const kind = spec.data.pairs    ? " pairs: "
-                             : spec.data.labels ? " answers: "
-                                                : " documents: ";
-    return std::to_string(learned.documents) + kind + std::to_string(learned.cut) + " cut to " +
+    const char* const kind = spec.data.pairs ? "pair" : spec.data.labels ? "answer" : "document";
+    return counted(learned.documents, kind) + ": " + std::to_string(learned.cut) + " cut to " +
            std::to_string(spec.seq_length + (spec.preference.compares_scores() ? 0 : 1)) +
            " tokens, " +
            (learned.dropped > 0 ? std::to_string(learned.dropped) + " longer and dropped, " : "") +

@@ -2,7 +2,6 @@
 // warnings.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 

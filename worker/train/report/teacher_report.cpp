@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include <ATen/ATen.h>
-
 #include "worker/plan/cost.hpp"
 #include "worker/plan/size_text.hpp"
 #include "worker/train/model/parameters.hpp"

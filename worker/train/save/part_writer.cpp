@@ -6,7 +6,7 @@
 #include <ATen/ATen.h>
 
 #include "worker/checkpoint/optimizer_index.hpp"
-#include "worker/train/model/lazy_zeros.hpp"
+#include "worker/train/model/state_memory.hpp"
 #include "worker/train/optim/rules.hpp"
 #include "worker/train/process/failure.hpp"
 #include "worker/train/save/adapter_files.hpp"

@@ -13,7 +13,7 @@
 #include "common/hash.hpp"
 #include "common/tensor/safetensors.hpp"
 #include "worker/formats/dcp.hpp"
-#include "worker/train/model/lazy_zeros.hpp"
+#include "worker/train/model/state_memory.hpp"
 
 namespace roll::train {
 namespace {

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "common/counted.hpp"
 #include "common/spec/check/pipeline.hpp"
 #include "common/spec/check/tensor.hpp"
 
@@ -72,8 +73,8 @@ class Lister {
                 return refuse("dp " + std::to_string(dp),
                               "train.batch_size_schedule has batches "
                               "of " +
-                                  std::to_string(phase.size) +
-                                  " samples, which is not a multiple of dp");
+                                  counted(phase.size, "sample") +
+                                  ", which is not a multiple of dp");
         if (spec_.global_batch_size % dp != 0)
             return refuse("dp " + std::to_string(dp), "train.global_batch_size " +
                                                           std::to_string(spec_.global_batch_size) +

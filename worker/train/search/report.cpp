@@ -1,8 +1,8 @@
 #include "worker/train/search/report.hpp"
 
-#include <algorithm>
 #include <utility>
 
+#include "common/counted.hpp"
 #include "worker/plan/size_text.hpp"
 #include "worker/train/model/model_setup.hpp"
 #include "worker/train/pipeline/job_cost.hpp"
@@ -87,7 +87,7 @@ std::string remedies(const spec::TrainSpec& spec, const spec::ModelConfig& model
                              const SearchResult& found) {
     const ScoredLayout& least = found.smallest;
     throw RankFailure(
-        2, "no layout of " + std::to_string(space.ranks) + " ranks fits into " +
+        2, "no layout of " + counted(space.ranks, "rank") + " fits into " +
                plan::bytes_text(limit.bytes) + " a rank (" + limit.from +
                "): the smallest memory that was found is " + plan::bytes_text(least.score.memory) +
                " with " + layout_text(least.layout) + "; this would help: " +

@@ -1,7 +1,6 @@
 #include "worker/train/search/score.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <span>
 #include <vector>
 

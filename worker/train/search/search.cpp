@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "common/counted.hpp"
 #include "worker/train/process/failure.hpp"
 
 namespace roll::train {
@@ -77,8 +78,8 @@ SearchResult search_layouts(const spec::TrainSpec& spec, const spec::ModelConfig
                             const SearchSpace& space, std::int64_t limit) {
     LegalLayouts legal = legal_layouts(spec, model, space);
     if (legal.layouts.empty())
-        throw RankFailure(2, "no layout of " + std::to_string(space.ranks) +
-                                 " ranks is possible for this job" + legal_rules(legal.refused));
+        throw RankFailure(2, "no layout of " + counted(space.ranks, "rank") +
+                                 " is possible for this job" + legal_rules(legal.refused));
     SearchResult result;
     result.legal = legal.layouts.size();
     result.rules = std::move(legal.refused);
@@ -122,8 +123,8 @@ SearchResult search_layouts(const spec::TrainSpec& spec, const spec::ModelConfig
         add(result.best, scored);
     }
     if (result.simulated == 0)
-        throw RankFailure(2, "no layout of " + std::to_string(space.ranks) +
-                                 " ranks is possible for this job" + legal_rules(result.rules));
+        throw RankFailure(2, "no layout of " + counted(space.ranks, "rank") +
+                                 " is possible for this job" + legal_rules(result.rules));
     keep_best(result.best);
     keep_best(result.refused);
     return result;

@@ -7,9 +7,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "tests/temporary_folder.hpp"
 #include "worker/agent/host/gpu_room.hpp"
 #include "worker/agent/host/gpu_watch.hpp"
-#include "worker/agent/host/links.hpp"
 #include "worker/agent/host/nvml.hpp"
 #include "worker/agent/host/self_check.hpp"
 
@@ -79,8 +79,7 @@ TEST(Shares, AreNearTheGpuThatTheSlotGoesWith) {
 }
 
 TEST(MachineCpus, AreReadFromSys) {
-    std::string name = "/tmp/roll-cpus-XXXXXX";
-    const std::filesystem::path sys = ::mkdtemp(name.data());
+    const TemporaryFolder sys;
     for (const int id : {1, 5}) {
         const auto folder = sys / "devices/system/cpu" / ("cpu" + std::to_string(id));
         std::filesystem::create_directories(folder / "topology");
@@ -88,7 +87,6 @@ TEST(MachineCpus, AreReadFromSys) {
         std::ofstream(folder / "topology/thread_siblings_list") << "1,5\n";
     }
     EXPECT_EQ(machine_cpus({1, 5, 9}, sys), (std::vector<Cpu>{{1, 1, 3}, {5, 1, 3}, {9, 9, 0}}));
-    std::filesystem::remove_all(sys);
 }
 
 // Uses fake_nvml.cpp: two GPUs on CPUs 0-1 and 64-65, the second with a MIG instance.
@@ -154,8 +152,7 @@ TEST(NodeCheck, NamesTheFirstThingThatIsWrong) {
 }
 
 TEST(Links, ThatAreUpAreDevicesAndPorts) {
-    std::string name = "/tmp/roll-links-XXXXXX";
-    const std::filesystem::path sys = ::mkdtemp(name.data());
+    const TemporaryFolder sys;
     const auto put = [&](const std::string& file, const char* text) {
         std::filesystem::create_directories((sys / file).parent_path());
         std::ofstream(sys / file) << text;

@@ -6,8 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "worker/agent/logs/log_cap.hpp"
-#include "worker/agent/logs/log_scan.hpp"
+#include "worker/agent/logs/program_log.hpp"
 
 namespace roll::agent {
 namespace {

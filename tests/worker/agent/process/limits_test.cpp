@@ -5,9 +5,9 @@
 #include <fstream>
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include "common/files.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace roll::agent {
 namespace {
@@ -20,13 +20,10 @@ constexpr AttemptLimits kLimits{.memory = 4LL << 30, .cpus = 3};
 class Tree : public testing::Test {
   protected:
     Tree() {
-        std::string name = testing::TempDir() + "roll-limits-XXXXXX";
-        top_ = ::mkdtemp(name.data());
         fs::create_directories(top_ / "proc");
         put("proc/cgroup", "9:memory:/user/a\n4:cpu,cpuacct:/b\n0::/user/c\n");
         put("proc/mountinfo", "");
     }
-    ~Tree() override { fs::remove_all(top_); }
     void put(const fs::path& file, const std::string& text) const {
         fs::create_directories((top_ / file).parent_path());
         std::ofstream(top_ / file) << text;
@@ -42,7 +39,7 @@ class Tree : public testing::Test {
     Limiter choose(const fs::path& wall = {}) const {
         return Limiter::choose(wall.empty() ? wall : top_ / wall, "s1", top_ / "proc");
     }
-    fs::path top_;
+    TemporaryFolder top_;
 };
 
 TEST_F(Tree, VersionTwoNeedsTheControllersOfTheCgroupAbove) {

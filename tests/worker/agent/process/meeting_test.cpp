@@ -1,12 +1,11 @@
 #include "worker/agent/process/meeting.hpp"
 
-#include <filesystem>
-
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
 #include "common/files.hpp"
+#include "tests/temporary_folder.hpp"
 #include "worker/agent/host/host.hpp"
 
 namespace roll::agent {
@@ -22,17 +21,11 @@ io::Descriptor listen_on(int port) {
     return ::listen(server.get(), 1) == 0 ? std::move(server) : io::Descriptor();
 }
 
-struct Folder {
-    Folder() { std::filesystem::create_directories(path); }
-    ~Folder() { std::filesystem::remove_all(path); }
-    std::string path = ::testing::TempDir() + "meeting-" + draw_session();
-};
-
-Gang gang(const Folder& folder, bool first) {
+Gang gang(const TemporaryFolder& folder, bool first) {
     Gang gang;
     gang.first = first;
-    gang.meeting = folder.path + "/meeting.json";
-    gang.host_file = folder.path + (first ? "/hosts-0" : "/hosts-1");
+    gang.meeting = folder / "meeting.json";
+    gang.host_file = folder / (first ? "hosts-0" : "hosts-1");
     gang.hosts = "a slots=1\nb slots=1\n";
     return gang;
 }
@@ -60,7 +53,7 @@ TEST(Meeting, AnAddressThatIsUnknownIsTheHostsNameOnOtherMachines) {
 }
 
 TEST(GangMeeting, TheOtherNodesWaitForTheFirst) {
-    const Folder folder;
+    const TemporaryFolder folder;
     GangMeeting other;
     ASSERT_TRUE(other.open(gang(folder, false)));
     EXPECT_FALSE(other.met().value());
@@ -75,11 +68,11 @@ TEST(GangMeeting, TheOtherNodesWaitForTheFirst) {
     other.add_to(two);
     ASSERT_EQ(one.size(), 2u);
     EXPECT_EQ(two, (std::vector<std::string>{"MASTER_ADDR=mine", one[1]}));
-    EXPECT_EQ(read_file(folder.path + "/hosts-1").value(), "a slots=1\nb slots=1\n");
+    EXPECT_EQ(read_file(folder / "hosts-1").value(), "a slots=1\nb slots=1\n");
 }
 
 TEST(GangMeeting, ANodeThatDoesNotSeeTheFilesOfTheFirstSaysSo) {
-    const Folder folder;
+    const TemporaryFolder folder;
     Gang lone = gang(folder, false);
     lone.patience_seconds = 0;
     GangMeeting meeting;

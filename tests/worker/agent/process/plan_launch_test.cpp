@@ -430,7 +430,6 @@ TEST(PlanLaunch, EachRuntimeOfContainersHasItsCommandLine) {
                      "--no-healthcheck",
                      "--log-driver=none",
                      "--security-opt=label=disable",
-                     "--label=roll.worker=s1",
                      "--userns=keep-id",
                      "--device=nvidia.com/gpu=all",
                      "--volume=/d:/e:ro",
@@ -464,6 +463,7 @@ TEST(PlanLaunch, AContainersRuntimeKeepsItsOwnConfiguration) {
     command.document = R"({"command": ["a"], "container": {"image": "i"},
                            "env": {"HOME": "/h", "CONTAINERS_CONF": "/c", "X": "1"}})";
     LaunchSite here = site();
+    here.environment = {"HOME=/worker", "LANG=C"};
     here.container_runtimes = {{"podman", "/bin/podman"}};
     const auto plan = plan_launch(command, here);
     ASSERT_TRUE(plan);
@@ -475,7 +475,7 @@ TEST(PlanLaunch, AContainersRuntimeKeepsItsOwnConfiguration) {
         for (const char* word : {"--env=HOME=/h", "--env=CONTAINERS_CONF=/c", "--env=X"})
             EXPECT_EQ(std::ranges::count(words, word), 1) << word;
     EXPECT_EQ(program.enter.back(), "roll-7-3-2-1-s1") << "the name of the container";
-    EXPECT_TRUE(plan->after.at(0).environment.empty());
+    EXPECT_EQ(plan->after.at(0).environment, std::vector<std::string>{"HOME=/worker"});
 }
 
 TEST(PlanLaunch, ACommandWithoutACommandIsRefused) {

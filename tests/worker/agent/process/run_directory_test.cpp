@@ -4,22 +4,16 @@
 #include <optional>
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include "common/files.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace roll::agent {
 namespace {
 
 class RunDirectoryTest : public testing::Test {
   protected:
-    void SetUp() override {
-        std::string name = testing::TempDir() + "roll-run-XXXXXX";
-        ASSERT_NE(::mkdtemp(name.data()), nullptr);
-        folder_ = name;
-        reopen();
-    }
-    void TearDown() override { std::filesystem::remove_all(folder_); }
+    void SetUp() override { reopen(); }
     // Opens the directory as the next roll-worker does. Returns the leftovers that it finds.
     std::vector<protocol::RunningAttempt> reopen() {
         directory_.reset();
@@ -36,7 +30,7 @@ class RunDirectoryTest : public testing::Test {
     }
     std::filesystem::path journal() const { return folder_ / "node/attempts"; }
 
-    std::filesystem::path folder_;
+    TemporaryFolder folder_;
     std::optional<RunDirectory> directory_;
 };
 
@@ -50,6 +44,17 @@ TEST_F(RunDirectoryTest, TheNewestWordOnAnAttemptCountsUntilItIsForgotten) {
     directory_->forget(left[0].attempt);
     directory_->forget(left[1].attempt);
     EXPECT_TRUE(reopen().empty());
+}
+
+TEST_F(RunDirectoryTest, TheNextRollWorkerGetsTheProgramsThatAGuardDidNotRun) {
+    const Program program = {{"/bin/podman", "rm", "a"}, {"HOME=/own"}, "/", ""};
+    const AttemptKey key = ended(1, 0).attempt;
+    ASSERT_TRUE(directory_->set_guard(key, 999'999'999, 1, {program}));
+    ASSERT_EQ(reopen().size(), 1u);
+    EXPECT_EQ(directory_->left_over(), std::vector<Program>{program});
+    directory_->forget(key);
+    ASSERT_TRUE(reopen().empty());
+    EXPECT_TRUE(directory_->left_over().empty());
 }
 
 TEST_F(RunDirectoryTest, AnAttemptWithoutAProcessLeavesNothing) {

@@ -11,6 +11,7 @@
 
 #include "common/files.hpp"
 #include "common/json.hpp"
+#include "tests/temporary_folder.hpp"
 #include "worker/agent/process/clock.hpp"
 #include "worker/agent/process/supervisor.hpp"
 
@@ -23,9 +24,6 @@ inline const AttemptKey kKey{.job = {7}, .token = {1, 1}};
 class SupervisorTest : public testing::Test {
   protected:
     void SetUp() override {
-        std::string name = testing::TempDir() + "roll-supervisor-XXXXXX";
-        ASSERT_NE(::mkdtemp(name.data()), nullptr);
-        folder_ = name;
         std::filesystem::create_symlink(io::own_program(), folder_ / "roll-rank");
         io::become_subreaper();
         restart();
@@ -33,7 +31,6 @@ class SupervisorTest : public testing::Test {
     void TearDown() override {
         for (const io::ProcessInfo& process : io::descendants(::getpid()))
             ::kill(process.pid, SIGKILL);
-        std::filesystem::remove_all(folder_);
     }
     void restart() {
         supervisor_.reset();
@@ -122,7 +119,7 @@ class SupervisorTest : public testing::Test {
     Limiter limiter_{};
     AttemptKey key_ = kKey;
     int gpu_wait_ = 50;
-    std::filesystem::path folder_;
+    TemporaryFolder folder_;
     std::optional<RunDirectory> run_directory_;
     std::optional<Supervisor> supervisor_;
     std::deque<ProcessEvent> events_;

@@ -82,12 +82,19 @@ TEST(Srun, ReadsOptionsUpToTheProgram) {
     EXPECT_EQ(options->output, "out");
     EXPECT_EQ(plan({"--foo", "true"}), "srun: Roll's srun has no option --foo");
     EXPECT_EQ(plan({"-n0", "true"}),
-              "srun: --ntasks is \"0\"; allowed: a whole number of at least 1");
+              "srun: --ntasks is \"0\"; allowed: a whole number from 1 to 4096");
+    EXPECT_EQ(plan({"-n2000000000", "true"}),
+              "srun: --ntasks is \"2000000000\"; allowed: a whole number from 1 to 4096");
+    EXPECT_EQ(plan({"--ntasks-per-node=4096", "true"}),
+              "srun: the step has 12288 tasks; allowed: at most 4096; set a lower --ntasks");
     EXPECT_EQ(plan({"--pty", "bash"}),
               "srun: --pty: a batch script has no terminal; open one with rollctl shell JOB");
-    EXPECT_TRUE(plan({"--container-name=a", "true"})
-                    .starts_with("srun: --container-name: Roll removes a container of srun when "
-                                 "its task ends; "));
+    EXPECT_TRUE(plan({"--container-save=a", "true"})
+                    .starts_with("srun: --container-save: Roll writes no images; "));
+    EXPECT_EQ(
+        plan({"--container-name=a:exec", "true"}),
+        "srun: --container-name is \"a:exec\"; allowed: 1 to 64 letters, digits, dots, hyphens "
+        "and underscores");
     EXPECT_EQ(plan({"--mpi=pmix", "a"}),
               "srun: --mpi=pmix: Roll has no PMI server; use mpirun --hostfile $ROLL_HOSTFILE");
     EXPECT_EQ(plan({"--gpus-per-task=1", "a"}).substr(0, 57),
@@ -108,6 +115,9 @@ TEST(Srun, ReadsTheOptionsOfPyxis) {
     EXPECT_EQ(read_srun({"--container-image=/a.sqsh", "a"})->container->runtime, "enroot");
     EXPECT_FALSE(read_srun({"--container-mounts=/a", "true"})->container)
         << "pyxis ignores the others without an image";
+    const auto named = read_srun({"--container-name=a.1:auto", "true"});
+    ASSERT_TRUE(named) << named.error().message;
+    EXPECT_EQ(named->container->name, "a.1");
     EXPECT_TRUE(plan({"--container-image=a#", "true"})
                     .starts_with("srun: --container-image is \"a#\"; allowed: [REGISTRY#]IMAGE"));
     EXPECT_TRUE(plan({"--container-image=a", "--container-mounts=x", "true"})
@@ -117,7 +127,7 @@ TEST(Srun, ReadsTheOptionsOfPyxis) {
 TEST(Hosts, AreExpanded) {
     EXPECT_EQ(expand_hosts("n[1-3,7],m1"), (Texts{"n1", "n2", "n3", "n7", "m1"}));
     EXPECT_EQ(expand_hosts("n[08-10]x"), (Texts{"n08x", "n09x", "n10x"}));
-    for (const char* bad : {"", "n[1", "n[a-b]", "a,,b"})
+    for (const char* bad : {"", "n[1", "n[a-b]", "a,,b", "n[0-99999999]"})
         EXPECT_EQ(expand_hosts(bad), Texts()) << bad;
 }
 

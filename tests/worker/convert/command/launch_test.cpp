@@ -9,6 +9,7 @@
 #include "common/json.hpp"
 #include "common/protocol/rank.hpp"
 #include "common/tensor/safetensors.hpp"
+#include "tests/temporary_folder.hpp"
 #include "worker/checkpoint/choose.hpp"
 #include "worker/checkpoint/manifest.hpp"
 #include "worker/checkpoint/state.hpp"
@@ -22,9 +23,6 @@ namespace fs = std::filesystem;
 // Runs convert jobs with one-layer models, all of whose weights have one value.
 class Launches : public ::testing::Test {
   protected:
-    void SetUp() override { fs::create_directories(root_); }
-    void TearDown() override { fs::remove_all(root_); }
-
     void write_model(const fs::path& directory, float value) {
         const Json sizes{{"hidden_size", 8},        {"num_hidden_layers", 1},
                          {"vocab_size", 16},        {"num_attention_heads", 2},
@@ -98,7 +96,7 @@ class Launches : public ::testing::Test {
     }
 
     families::Families families_ = families::Families::load().value();
-    fs::path root_ = fs::temp_directory_path() / ("launches-" + std::to_string(::getpid()));
+    TemporaryFolder root_;
     std::vector<Json> reports_;
 };
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#include "tests/worker/layout/every_family.hpp"
 #include "worker/convert/checkpoint/mca_layout.hpp"
 #include "worker/convert/plan/gather.hpp"
 
@@ -11,69 +12,27 @@ namespace {
 std::uint64_t below(std::uint64_t limit) { return *rc::gen::inRange<std::uint64_t>(0, limit); }
 int power(int exponent_max) { return 1 << *rc::gen::inRange(0, exponent_max + 1); }
 
-// Returns the config of a text model with random sizes. It has the keys of all families.
-Json text_config() {
+// Returns a config with random sizes.
+Json random_config() {
     const int groups = power(2);
     const int heads = groups * static_cast<int>(1 + below(3));
     const auto layers = 4 * (1 + below(2));
     Json types = Json::array();
     for (std::uint64_t layer = 1; layer <= layers; ++layer)
         types.push_back(layer % 4 == 0 ? "full_attention" : "linear_attention");
-    return {{"hidden_size", 4 * heads},
-            {"num_hidden_layers", layers},
-            {"layer_types", types},
-            {"linear_num_key_heads", groups},
-            {"linear_num_value_heads", groups * static_cast<int>(1 + below(2))},
-            {"linear_key_head_dim", 1 + below(3)},
-            {"linear_value_head_dim", 1 + below(3)},
-            {"linear_conv_kernel_dim", 2},
-            {"num_attention_heads", heads},
-            {"num_key_value_heads", groups},
-            {"head_dim", 1 + below(5)},
-            {"vocab_size", 12},
-            {"intermediate_size", 8},
-            {"moe_intermediate_size", 4},
-            {"num_experts", 4},
-            {"num_local_experts", 4},
-            {"n_routed_experts", 4},
-            {"num_experts_per_tok", 2},
-            {"n_shared_experts", 1},
-            {"n_group", 1},
-            {"topk_group", 1},
-            {"first_k_dense_replace", 1},
-            {"shared_expert_intermediate_size", 4},
-            {"decoder_sparse_step", 1},
-            {"kv_lora_rank", 3},
-            {"q_lora_rank", 5},
-            {"qk_nope_head_dim", 2},
-            {"qk_rope_head_dim", 2},
-            {"v_head_dim", 3},
-            {"routed_scaling_factor", 1.0},
-            {"router_aux_loss_coef", 0.1},
-            {"rms_norm_eps", 1e-6},
-            {"use_qk_norm", below(2) == 0},
-            {"tie_word_embeddings", below(2) == 0}};
-}
-
-// Returns a random config that also has the sizes where multimodal models have them, and those of
-// small vision towers.
-Json random_config() {
-    Json config = text_config();
-    const Json text = config;
-    config["text_config"] = text;
-    config["vision_config"] = {{"depth", 2},
-                               {"num_hidden_layers", 2},
-                               {"embed_dim", 4},
-                               {"hidden_size", 4},
-                               {"out_hidden_size", 3},
-                               {"intermediate_size", 5},
-                               {"mlp_ratio", 2},
-                               {"patch_size", 2},
-                               {"image_size", 4},
-                               {"num_position_embeddings", 3},
-                               {"deepstack_visual_indexes", {0}}};
-    config["thinker_config"] = {{"text_config", text}, {"vision_config", config["vision_config"]}};
-    return config;
+    return layout::config_of_every_family(
+        {{"hidden_size", 4 * heads},
+         {"num_hidden_layers", layers},
+         {"layer_types", types},
+         {"linear_num_key_heads", groups},
+         {"linear_num_value_heads", groups * static_cast<int>(1 + below(2))},
+         {"linear_key_head_dim", 1 + below(3)},
+         {"linear_value_head_dim", 1 + below(3)},
+         {"num_attention_heads", heads},
+         {"num_key_value_heads", groups},
+         {"head_dim", 1 + below(5)},
+         {"use_qk_norm", below(2) == 0},
+         {"tie_word_embeddings", below(2) == 0}});
 }
 
 // A checkpoint in memory, with the names and shapes of a layout.

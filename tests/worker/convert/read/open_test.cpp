@@ -8,6 +8,7 @@
 
 #include "common/files.hpp"
 #include "common/tensor/safetensors.hpp"
+#include "tests/temporary_folder.hpp"
 #include "worker/convert/convert.hpp"
 #include "worker/convert/plan/gather.hpp"
 
@@ -46,7 +47,6 @@ class Damaged : public ::testing::Test {
         request.to = Format::TorchDist;
         ASSERT_TRUE(convert(request, families_, {}));
     }
-    void TearDown() override { fs::remove_all(root_); }
 
     // Reads everything that a conversion would read. Returns true if nothing was refused.
     bool read_all(const fs::path& directory) {
@@ -85,7 +85,7 @@ class Damaged : public ::testing::Test {
     }
 
     families::Families families_ = families::Families::load().value();
-    fs::path root_ = fs::temp_directory_path() / ("damaged-" + std::to_string(::getpid()));
+    TemporaryFolder root_;
 };
 
 TEST_F(Damaged, AnyByteOfASafetensorsFile) { damage(root_ / "hf", "model.safetensors", 400); }

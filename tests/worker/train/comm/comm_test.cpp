@@ -12,10 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/temporary_folder.hpp"
 #include "tests/worker/train/processes.hpp"
 #include "worker/train/comm/gloo_fabric.hpp"
 #include "worker/train/comm/local_communicator.hpp"
-#include "worker/train/comm/rendezvous.hpp"
 
 namespace roll::train {
 namespace {

@@ -5,7 +5,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "tests/worker/train/processes.hpp"
+#include "tests/temporary_folder.hpp"
 #include "worker/train/data/batches.hpp"
 #include "worker/train/data/corpus/prepare.hpp"
 #include "worker/train/data/text_options.hpp"

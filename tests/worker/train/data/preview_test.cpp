@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/worker/train/processes.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace roll::train {
 namespace {

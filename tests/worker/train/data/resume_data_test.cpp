@@ -7,6 +7,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "tests/temporary_folder.hpp"
 #include "worker/train/data/batches.hpp"
 
 namespace roll::train {
@@ -22,15 +23,12 @@ constexpr std::int64_t kSteps = 20;
 class Billion : public testing::Test {
   protected:
     Billion() {
-        std::string pattern = (fs::temp_directory_path() / "roll-billion-XXXXXX").string();
-        root_ = ::mkdtemp(pattern.data());
         std::ofstream(root_ / "corpus.txt").put('x');
         fs::resize_file(root_ / "corpus.txt", kWindows * kLength + 1);
         spec_.seq_length = kLength;
         spec_.global_batch_size = kBatch;
         spec_.micro_batch_size = 2;
     }
-    ~Billion() override { fs::remove_all(root_); }
 
     data::Corpus corpus() const {
         std::vector<data::NamedTokens> files;
@@ -65,7 +63,7 @@ class Billion : public testing::Test {
         return rows;
     }
 
-    fs::path root_;
+    TemporaryFolder root_;
     spec::TrainSpec spec_;
 };
 

@@ -5,7 +5,6 @@
 
 #include "worker/train/ops/attention.hpp"
 #include "worker/train/ops/rope.hpp"
-#include "worker/train/ops/segments.hpp"
 
 namespace roll::ops {
 namespace {

@@ -8,7 +8,6 @@
 #include "tests/worker/train/device/trial.hpp"
 #include "worker/train/ops/cross_entropy.hpp"
 #include "worker/train/ops/embedding.hpp"
-#include "worker/train/ops/geglu.hpp"
 #include "worker/train/ops/linear.hpp"
 #include "worker/train/ops/packed.hpp"
 #include "worker/train/ops/qk_norm.hpp"

@@ -5,9 +5,9 @@
 #include <thread>
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include "common/files.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace roll::train {
 namespace {
@@ -17,13 +17,6 @@ namespace fs = std::filesystem;
 
 class TransferFiles : public ::testing::Test {
   protected:
-    void SetUp() override {
-        std::string name = fs::temp_directory_path() / "roll-transfers-XXXXXX";
-        ASSERT_NE(::mkdtemp(name.data()), nullptr);
-        directory_ = name;
-    }
-    void TearDown() override { fs::remove_all(directory_); }
-
     // Returns what a rank of the group "dp" publishes. It waits for the transfer before `next`.
     static std::string text(int rank, int next) {
         const std::string number = std::to_string(next - 1);
@@ -40,7 +33,7 @@ class TransferFiles : public ::testing::Test {
 
     static constexpr const char* kHead =
         "group\tranks\tsequence\tnumber\ttransfer\tcame\tnot_done\tnever_came\n";
-    fs::path directory_;
+    TemporaryFolder directory_;
 };
 
 TEST_F(TransferFiles, TheLowestRankThatWaitsWritesTheTableOfAll) {

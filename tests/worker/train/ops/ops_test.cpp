@@ -11,7 +11,6 @@
 #include "worker/train/ops/attention.hpp"
 #include "worker/train/ops/cross_entropy.hpp"
 #include "worker/train/ops/embedding.hpp"
-#include "worker/train/ops/geglu.hpp"
 #include "worker/train/ops/gpu.hpp"
 #include "worker/train/ops/kernel.hpp"
 #include "worker/train/ops/linear.hpp"

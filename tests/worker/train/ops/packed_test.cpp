@@ -119,5 +119,20 @@ TEST(Packed, TakesTheBitsOfItsForm) {
     EXPECT_NEAR(bits(LoraBase::Int8, false), 8.02, 0.01);
 }
 
+// Otherwise, tensors that are made in between would take the freed memory, and the heap would grow.
+TEST(Packed, UnpackedWeightsTakeTurnsInOneBuffer) {
+    const PackedForm form{LoraBase::Nf4, false, 0, kColumns};
+    const at::Tensor bytes = packed(form, made(), kFused), other = packed(form, -made(), kFused);
+    const auto place_of = [&](const at::Tensor& rows) {
+        return unpacked(form, rows, at::kFloat).const_data_ptr();
+    };
+    const void* const first = place_of(bytes);
+    const at::Tensor between = at::empty({kRows, kColumns}, at::kFloat);
+    EXPECT_EQ(place_of(other), first);
+    const at::Tensor held = unpacked(form, bytes, at::kFloat), kept = held.clone();
+    EXPECT_NE(place_of(other), held.const_data_ptr());
+    EXPECT_TRUE(held.equal(kept));
+}
+
 }  // namespace
 }  // namespace roll::ops

@@ -4,7 +4,7 @@
 #include "tests/worker/train/device/simulated_device.hpp"
 #include "tests/worker/train/pipeline/grid_rows.hpp"
 #include "tests/worker/train/pipeline/scratch.hpp"
-#include "worker/train/prove/local_checkpoint.hpp"
+#include "worker/train/prove/local_job.hpp"
 
 namespace roll::train {
 namespace {

@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include "tests/temporary_folder.hpp"
 #include "tests/worker/train/pipeline/world.hpp"
 #include "tests/worker/train/processes.hpp"
 #include "worker/plan/mesh.hpp"

@@ -23,7 +23,7 @@
 #include "tests/worker/train/pipeline/grid_rows.hpp"
 #include "tests/worker/train/pipeline/scratch.hpp"
 #include "worker/train/process/failure.hpp"
-#include "worker/train/prove/local_checkpoint.hpp"
+#include "worker/train/prove/local_job.hpp"
 #include "worker/train/save/restore.hpp"
 
 namespace roll::train {

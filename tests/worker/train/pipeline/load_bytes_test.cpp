@@ -12,7 +12,7 @@
 #include "worker/train/model/read_source.hpp"
 #include "worker/train/pipeline/job_schedule.hpp"
 #include "worker/train/process/failure.hpp"
-#include "worker/train/prove/local_checkpoint.hpp"
+#include "worker/train/prove/local_job.hpp"
 #include "worker/train/save/restore.hpp"
 
 namespace roll::train {

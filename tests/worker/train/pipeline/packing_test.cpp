@@ -4,7 +4,7 @@
 
 #include "tests/worker/train/expect.hpp"
 #include "tests/worker/train/tiny_model.hpp"
-#include "worker/train/ops/segments.hpp"
+#include "worker/train/ops/attention.hpp"
 
 namespace roll::train {
 namespace {

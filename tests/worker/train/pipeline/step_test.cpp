@@ -7,6 +7,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include "tests/temporary_folder.hpp"
 #include "tests/worker/train/expect.hpp"
 #include "tests/worker/train/notes.hpp"
 #include "tests/worker/train/processes.hpp"

@@ -4,7 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/worker/train/processes.hpp"
+#include "common/files.hpp"
+#include "tests/temporary_folder.hpp"
 #include "worker/train/report/metrics.hpp"
 #include "worker/train/report/step_report.hpp"
 
@@ -55,6 +56,26 @@ TEST(MetricsFiles, AResumedRunTakesTheLossesOfItsAppliedSteps) {
     const Metrics metrics(
         {.output = folder.path(), .earlier = {}, .step = 3, .head = {}, .also = {}});
     EXPECT_EQ(metrics.losses(), (std::vector<std::pair<std::int64_t, double>>{{1, 3.5}, {3, 2.5}}));
+}
+
+// The first line describes the run, so a run that continues another job writes its own.
+TEST(MetricsFiles, ARunThatContinuesAnotherJobDescribesItself) {
+    const TemporaryFolder folder;
+    const std::filesystem::path earlier = folder.path() / "earlier.jsonl",
+                                file = folder.path() / "metrics.jsonl";
+    std::ofstream(earlier)
+        << "{\"schema\": \"roll.metrics/1\", \"pp\": 4}\n{\"step\": 1}\n{\"step\": 2}\n";
+    const auto text = [&](int pp) {
+        const Metrics metrics({.output = folder.path(),
+                               .earlier = earlier,
+                               .step = 1,
+                               .head = {{"schema", "roll.metrics/1"}, {"pp", pp}},
+                               .also = {}});
+        return read_file(file).value();
+    };
+    const std::string wanted = "{\"schema\":\"roll.metrics/1\",\"pp\":2}\n{\"step\":1}\n";
+    EXPECT_EQ(text(2), wanted);
+    EXPECT_EQ(text(3), wanted) << "the next attempt of the same run";
 }
 
 StepReport report() {

@@ -1,38 +1,16 @@
 #!/usr/bin/env python3
-"""bfloat16 weights with float32 main weights: gradients, loss curve, resume, export."""
-import json
+"""bfloat16 weights with float32 main weights: loss curve, checkpoint, export. layout_jobs_test.py and
+reshard_test.py resume such jobs."""
 import os
-import signal
-import statistics
 import subprocess
 import unittest
 import zipfile
 
-from ranks import CONVERT, Attempt, RankCase
+from ranks import CONVERT, RankCase
 
 
 
 class Bf16Test(RankCase):
-
-    def test_gradients_are_as_near_to_the_true_ones_as_those_of_transformers(self):
-        self.oracle('hf_start.py', 'make', self.top, 'bfloat16')
-        start = os.path.join(self.top, 'plain')
-        with open(self.corpus, 'r+b') as file:
-            file.truncate(262)  # 8 windows of 32 tokens, all of them in each step, and 5 bytes held out
-        run = self.run_whole(1, 1, self.document(
-            1, dp=1, model={'from': start}, train__precision='bf16', train__optimizer__lr=0.0,
-            train__optimizer__min_lr=0.0, train__optimizer__beta1=0.0, train__optimizer__clip_grad=0.0))
-        moments = os.path.join(run.published[-1][1], 'roll/optimizer/rank-00000.safetensors')
-        told = json.loads(self.oracle('bf16_gradients.py', start, moments, self.corpus, 8, 32))
-        truth, theirs = told['loss']
-        ours = run.metrics()[0]['loss']
-        print(f'loss: true {truth:.6f}, roll {ours - truth:+.1e}, transformers {theirs - truth:+.1e}')
-        self.assertLess(abs(ours - truth), 2e-3 * truth)
-        off = told['off'].items()
-        print('gradients, median error: roll', statistics.median(a for _, (a, _) in off), 'transformers',
-              statistics.median(b for _, (_, b) in off))
-        for name, (roll, transformers) in off:
-            self.assertLess(roll, 1.25 * transformers + 1e-3, name)
 
     def test_the_loss_goes_down_as_in_fp32(self):
         losses = {}
@@ -45,20 +23,11 @@ class Bf16Test(RankCase):
         self.assertLess(losses['fp32'][-1], 0.7 * losses['fp32'][0])
         self.assertTrue(0 < max(off) < 0.02, max(off))
 
-    def test_resumes_bitwise_from_the_main_weights(self):
-        document = self.document(40, train__precision='bf16', checkpoint__every=7)
-        whole = self.run_whole(1, 1, document)
-        first = Attempt(self, 2, 1, document)
-        first.wait_step(10)
-        for process in first.ranks:
-            process.send_signal(signal.SIGTERM)
-        self.assertEqual(first.wait(), [75, 75], first.log())
-        second = self.run_whole(2, 2, document, reversed(first.published[-2:]))
-        self.assertEqual(second.metrics(), whole.metrics())
-        self.assertEqual(second.weights(40), whole.weights(40))
+    def test_a_checkpoint_holds_the_main_weights(self):
+        whole = self.run_whole(1, 1, self.document(40, train__precision='bf16'))
         self.refused(self.document(60, dp=1), 2, 'train.precision: fp32 cannot continue', kind='resume',
                      checkpoints=whole.published)
-        # The checkpoint holds the main weights. They are float32, and few of them are exact in bfloat16.
+        # They are float32, and few of them are exact in bfloat16.
         weights = os.path.join(whole.published[-1][1], 'iter_0000001/mp_rank_00/model_optim_rng.pt')
         with zipfile.ZipFile(weights) as file:
             largest = max((info for info in file.infolist() if '/data/' in info.filename), key=lambda i: i.file_size)

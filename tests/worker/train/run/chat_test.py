@@ -9,7 +9,7 @@ import shutil
 import sys
 import unittest
 
-from ranks import ORACLES, RANK, RankCase
+from ranks import ORACLES, RANK, RankCase, text_of, write_text
 
 sys.path.append(ORACLES)
 from hub_cache import hub_cache  # noqa: E402
@@ -60,20 +60,16 @@ class ChatTest(RankCase):
 
     def test_a_template_without_spans_teaches_the_same_turns(self):
         path = os.path.join(self.tokenizer, 'chat_template.jinja')
-        with open(path, encoding='utf-8') as file:
-            text = file.read()
-        with open(path, 'w', encoding='utf-8') as file:
-            file.write(text.replace('{% generation %}', '').replace('{% endgeneration %}', ''))
+        text = text_of(path)
+        write_text(path, text.replace('{% generation %}', '').replace('{% endgeneration %}', ''))
         self.run_whole(1, 1, self.chats(1))
         self.assertEqual(self.made_tokens(), json.loads(self.oracle('chat_tokens.py', 'tokens', self.tokenizer,
                                                                     self.path)))
 
     def test_a_token_on_the_border_of_a_turn_is_learned(self):
         path = os.path.join(self.tokenizer, 'chat_template.jinja')
-        with open(path, encoding='utf-8') as file:
-            text = file.read()
-        with open(path, 'w', encoding='utf-8') as file:
-            file.write(text.replace("m['role'] + '\\n'", "m['role'] + ' '"))  # " the" is one token
+        text = text_of(path)
+        write_text(path, text.replace("m['role'] + '\\n'", "m['role'] + ' '"))  # " the" is one token
         self.run_whole(1, 1, self.chats(1))
         made = self.made_tokens()
         self.assertEqual(made, json.loads(self.oracle('chat_tokens.py', 'tokens', self.tokenizer, self.path, path)))
@@ -90,6 +86,23 @@ class ChatTest(RankCase):
         self.assertEqual(made, json.loads(self.oracle('chat_tokens.py', 'pairs', self.tokenizer, self.path)))
         self.assertLess(sum(i < 0 for i in made), 40)
 
+    def test_texts_are_learned_whole_as_by_trl(self):
+        records = [{'story': 'what is the word'}, {'story': 'this means that<|im_end|>'}, {'story': 'Grüße'},
+                   {'prompt': 'what is', 'completion': ' the word?'}, {'story': ' th\n', 'label': 1},
+                   {'instruction': 'say', 'input': '', 'output': 'cat', 'story': 'say cat'}]
+        for at, first in enumerate((0, -1)):  # an Alpaca record at the start does not make conversations
+            with open(self.path, 'w', encoding='utf-8') as file:
+                file.write(''.join(json.dumps(record) + '\n' for record in records[first:] + records[:first]))
+            shutil.rmtree(os.path.join(self.top, 'tokens'), ignore_errors=True)
+            files = {'train': [self.path], 'field': 'story', 'valid': {'held': self.path}}
+            run = self.run_whole(1 + at, 1, self.chats(2, data=files, train__valid_every=1))
+            want = json.loads(self.oracle('chat_tokens.py', 'texts', self.tokenizer, self.path, 'story'))
+            self.assertEqual(self.made_tokens(), want)
+            self.assertEqual(sum(token < 0 for token in want), 2)
+            self.assertEqual([row['tokens'] for row in run.metrics()][0], 0)
+        del files['field']
+        self.refused(self.chats(1, data=files), 2, 'chats.jsonl, line 2: has no field "prompt"')
+
     def test_prompts_and_completions_of_messages_are_tokenized_as_by_trl(self):
         with open(self.path, encoding='utf-8') as file:
             chats = [json.loads(line)['messages'] for line in file]
@@ -98,12 +111,10 @@ class ChatTest(RankCase):
                 file.write(json.dumps({'prompt': messages[:-1], 'completion': messages[-1:]}) + '\n')
         for without_spans in (False, True):
             path = os.path.join(self.tokenizer, 'chat_template.jinja')
-            with open(path, encoding='utf-8') as file:
-                text = file.read()
+            text = text_of(path)
             if without_spans:
                 text = text.replace('{% generation %}', '').replace('{% endgeneration %}', '')
-            with open(path, 'w', encoding='utf-8') as file:
-                file.write(text)
+            write_text(path, text)
             shutil.rmtree(os.path.join(self.top, 'tokens'), ignore_errors=True)
             self.run_whole(1 + without_spans, 1, self.chats(1))
             self.assertEqual(self.made_tokens(), json.loads(self.oracle('chat_tokens.py', 'parts', self.tokenizer,
@@ -119,18 +130,6 @@ class ChatTest(RankCase):
         run = self.run_whole(1, 1, document)
         self.assertIn('.jsonl: 1 document, ', run.log())
         self.assertIn('2 bad lines skipped', run.log())
-
-    def test_what_cannot_be_trained_on_is_refused_with_its_line(self):
-        with open(self.path, 'a', encoding='utf-8') as file:
-            file.write('{"messages": [{"role": "user", "content": "x"}]}\n')
-        self.refused(self.chats(1), 2, 'chats.jsonl, line 61: has 1 messages, none with the role assistant')
-        with open(os.path.join(self.tokenizer, 'chat_template.jinja'), 'w', encoding='utf-8') as file:
-            file.write('a\n{% include "b" %}')
-        with open(self.path, 'w', encoding='utf-8') as file:
-            file.write('{"prompt": "a", "completion": "b"}\n' * 20)
-        self.run_whole(1, 1, self.chats(1))  # pairs need no template
-        write_chats(self.path, 3)
-        self.refused(self.chats(1), 2, 'chat_template.jinja, line 2: the tag "include" is not supported')
 
 
 if __name__ == '__main__':

@@ -10,7 +10,7 @@ import sys
 import unittest
 
 import invented_family_test as made
-from ranks import CONVERT, RankCase
+from ranks import CONVERT, RankCase, json_of, write_text
 
 SIZES = {**made.SIZES, 'num_hidden_layers': 2}
 
@@ -108,15 +108,12 @@ class Factory(RankCase):
             os.rename(os.path.join(folder, 'model.safetensors'), os.path.join(folder, 'model-1.safetensors'))
             index = {'weight_map': {name: 'model-1.safetensors' for name in self.tensors()}}
             index['weight_map']['lm_head.weight'] = 'model-2.safetensors'
-            with open(os.path.join(folder, 'model.safetensors.index.json'), 'w', encoding='utf-8') as file:
-                json.dump(index, file)
+            write_text(os.path.join(folder, 'model.safetensors.index.json'), json.dumps(index))
 
         def say(**changes):
             def change(folder):
-                with open(os.path.join(folder, 'config.json'), encoding='utf-8') as file:
-                    config = json.load(file)
-                with open(os.path.join(folder, 'config.json'), 'w', encoding='utf-8') as file:
-                    json.dump({**config, **changes}, file)
+                config = json_of(folder, 'config.json')
+                write_text(os.path.join(folder, 'config.json'), json.dumps({**config, **changes}))
             return change
 
         def write(**changes):

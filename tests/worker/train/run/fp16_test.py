@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """float16 with a dynamic loss scale: overflows, metrics, resume, refusals."""
 import json
-import os
 import unittest
 
-from ranks import RankCase
+from ranks import RankCase, json_of
 
 # The scale is so large at first that several steps overflow; later it grows again.
 SCALED = {'train__precision': 'fp16', 'checkpoint__every': 4, 'checkpoint__keep': 10,
@@ -40,8 +39,7 @@ class Fp16Test(RankCase):
         self.assertIn('overflows', whole.log())
         # The first checkpoint was saved while the scale was still falling.
         step, folder = whole.published[0]
-        with open(os.path.join(folder, 'roll/state.json'), encoding='utf-8') as file:
-            saved = json.load(file)
+        saved = json_of(folder, 'roll/state.json')
         self.assertTrue(rows[step]['skipped'])
         self.assertEqual((saved['dtype'], saved['loss_scale']['scale'], saved['loss_scale']['overflows']),
                          ('fp16', rows[step]['loss_scale'], step))

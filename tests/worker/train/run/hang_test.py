@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Ranks that hang: the others give up, and name them, the group and the transfer. The network interface."""
 import csv
+import json
+import math
 import os
 import re
 import signal
 import time
 import unittest
 
-from ranks import Attempt, RankCase
+from ranks import PATIENCE_S, Attempt, RankCase
 
 # long enough for a step on a busy machine
 TIMEOUT = '8s'
@@ -55,6 +57,37 @@ class Hang(RankCase):
         row, = [row for row in rows if (row['number'], row['group'], row['transfer']) == stuck]
         # Rank 0 may have issued the transfer, too, before it was stopped.
         self.assertEqual((row['ranks'], '1' in row['came'], '1' in row['not_done']), ('0,1', True, True))
+
+    def collectives(self, job, document):
+        """Returns the collectives of rank 0 up to step 6, in which the last rank hangs."""
+        hangs = {'rank': document['resources']['slots_per_node'] - 1, 'step': 6, 'phase': 'forward', 'kind': 'hang'}
+        document['train']['faults'] = [hangs]
+        attempt = Attempt(self, job, 1, document, allow_faults=True)
+        self.assertEqual({process.wait(PATIENCE_S) for process in attempt.ranks[:-1]}, {76}, attempt.log())
+        table = os.path.join(os.path.dirname(attempt.launch), 'transfers-rank-0.tsv')
+        with open(table, encoding='utf-8') as lines:
+            return [re.sub(r', \d+ bytes$', '', row['transfer']) for row in csv.DictReader(lines, delimiter='\t')
+                    if not row['sequence']]
+
+    def test_a_step_ends_with_one_gather_over_all_ranks(self):
+        documents = os.path.join(self.top, 'documents.jsonl')
+        with open(documents, 'w', encoding='utf-8') as file:
+            file.writelines(json.dumps({'text': 'abcdefghij' * (1 + i % 4)}) + '\n' for i in range(4000))
+        apart = {'train': [documents], 'attention': 'within_documents'}
+        tensors = re.compile(' of (gradients|partial gradients|embedding|row output|column input|head|vocabulary)')
+        layouts = ({'dp': 2}, {}), ({'pp': 2}, {}), ({'tp': 2, 'pp': 2, 'dp': 2}, {}), ({'dp': 2}, apart)
+        for job, (parallel, data) in enumerate(layouts, 10):
+            with self.subTest(parallel=parallel, data=data):
+                document = self.document(10, resources__slots_per_node=math.prod(parallel.values()),
+                                         parallel={**parallel, 'collective_timeout': TIMEOUT})
+                document['data'].update(data)
+                found = self.collectives(job, document)
+                gather = 'all-gather of loss and gradient norm'
+                ends = [i for i, transfer in enumerate(found) if transfer == gather]
+                self.assertEqual(len(ends), 5, found)
+                # After the first step, the ranks measure their speed and their memory.
+                small = {transfer for transfer in found[ends[1]:] if not tensors.search(transfer)}
+                self.assertEqual(small, {gather} | ({'all-reduce of token count'} if 'dp' in parallel else set()))
 
     def test_the_network_interface_can_be_set_and_is_logged(self):
         run = self.run_whole(4, 1, self.document(2, dp=2))

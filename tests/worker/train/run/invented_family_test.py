@@ -12,7 +12,7 @@ import subprocess
 import sys
 import unittest
 
-from ranks import CONVERT, Attempt, RankCase
+from ranks import CONVERT, Attempt, RankCase, json_of, write_text
 
 TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../..')
 KNOWN = os.path.join(TOP, 'schemas/families/qwen3.json')
@@ -37,8 +37,7 @@ def invented(name):
 
 
 def invented_family():
-    with open(KNOWN, encoding='utf-8') as file:
-        family = json.load(file)
+    family = json_of(KNOWN)
     family['family'] = family['hf']['model_type'] = 'invented'
     for native, source in family['config'].items():
         keys = source['from'] if isinstance(source, dict) else source
@@ -72,8 +71,7 @@ def make_tensors():
 
 def write_model(folder, config, tensors):
     os.makedirs(folder)
-    with open(os.path.join(folder, 'config.json'), 'w', encoding='utf-8') as file:
-        json.dump(config, file)
+    write_text(os.path.join(folder, 'config.json'), json.dumps(config))
     header, end = {}, 0
     for name, (shape, data) in sorted(tensors.items()):
         header[name] = {'dtype': 'F32', 'shape': shape, 'data_offsets': [end, end + len(data)]}
@@ -110,8 +108,7 @@ class InventedFamily(RankCase):
         write_model(self.invented, {'model_type': 'invented', 'rope_theta': 500.0, **config}, self.tensors)
         families = os.path.join(self.top, 'families')
         os.makedirs(families)
-        with open(os.path.join(families, 'invented.json'), 'w', encoding='utf-8') as file:
-            json.dump(invented_family(), file)
+        write_text(os.path.join(families, 'invented.json'), json.dumps(invented_family()))
         self.env = {'ROLL_FAMILIES': families}
 
     def test_names_are_permuted(self):
@@ -139,8 +136,7 @@ class InventedFamily(RankCase):
         self.assertEqual([row['step'] for row in other.metrics() if 'loss' in row], [1, 2])
         self.assertEqual(other.metrics(), known.metrics())
         self.assertEqual(other.weights(2), known.weights(2))
-        with open(os.path.join(other.published[-1][1], 'mca_config.json'), encoding='utf-8') as file:
-            self.assertEqual(json.load(file)['hf_model_type'], 'invented')
+        self.assertEqual(json_of(other.published[-1][1], 'mca_config.json')['hf_model_type'], 'invented')
 
 
 if __name__ == '__main__':

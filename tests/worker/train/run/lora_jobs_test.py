@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import unittest
 
-from ranks import CONVERT, RankCase, tensors_of
+from ranks import CONVERT, RankCase, json_of, tensors_of
 
 LORA = {'r': 4, 'alpha': 8}
 VARIANTS = {**LORA, 'dora': True, 'dropout': 0.2, 'lr_ratio': 4, 'modules_to_save': ['lm_head']}
@@ -115,8 +115,7 @@ class LoraTest(RankCase):
         for a, b in zip(self.losses(upon), self.losses(self.run_whole(4, 1, self.lora(3, model={'from': merged[1]}))),
                         strict=True):
             self.assertAlmostEqual(a, b, delta=1e-6)
-        with open(os.path.join(upon.published[-1][1], FILES[1]), encoding='utf-8') as file:
-            self.assertEqual(json.load(file)['base_adapters'], below)
+        self.assertEqual(json_of(upon.published[-1][1], FILES[1])['base_adapters'], below)
         self.refused(self.lora(6), 2, 'train.lora: base_adapters is null', checkpoints=upon.published)
         self.refused(self.lora(3, model={'from': merged[1], 'adapters': below}), 2,
                      f'{first} is an adapter of {self.base}, not of model.from {merged[1]}')
@@ -201,36 +200,29 @@ class LoraTest(RankCase):
         self.assertNotEqual(done.returncode, 0)
         self.assertIn('has no average of the weights', done.stderr)
 
+    def expect_peft(self, checkpoint, weights, moved, *state):
+        """Expects that PEFT reads the weights of a checkpoint, and merges them as roll-convert does."""
+        adapter, merged = (os.path.join(self.top, name) for name in ('adapter', 'merged'))
+        for words in (('convert', checkpoint, adapter, '--to', 'peft', *state),
+                      ('merge', self.base, weights, merged, '--to', 'hf')):
+            subprocess.run([CONVERT, *words], check=True, capture_output=True)
+        found = json.loads(self.oracle('lora_adapter.py', self.base, weights, adapter, merged))
+        print(found)
+        self.assertEqual(found['adapter'], 0)
+        self.assertGreater(found['base'], moved)
+        self.assertLess(found['merged'], 1e-6)
+
     def test_peft_reads_the_average_of_an_adapter_and_merges_it_alike(self):
         run = self.run_whole(1, 1, self.lora(6, LAYERED, train__ema={'decay': 0.5}))
         checkpoint = run.published[-1][1]
         averaged = os.path.join(checkpoint, 'roll', 'ema')
-        adapter, merged = (os.path.join(self.top, name) for name in ('adapter', 'merged'))
-        for words in (('convert', checkpoint, adapter, '--to', 'peft', '--state', 'ema'),
-                      ('merge', self.base, averaged, merged, '--to', 'hf')):
-            subprocess.run([CONVERT, *words], check=True, capture_output=True)
-        found = json.loads(self.oracle('lora_adapter.py', self.base, averaged, adapter, merged))
-        print(found)
-        self.assertEqual(found['adapter'], 0)
-        self.assertGreater(found['base'], 1e-5)
-        self.assertLess(found['merged'], 1e-6)
-        with open(os.path.join(averaged, FILES[0]), 'rb') as file, \
-                open(os.path.join(checkpoint, FILES[0]), 'rb') as last:
-            self.assertNotEqual(file.read(), last.read())
+        self.expect_peft(checkpoint, averaged, 1e-5, '--state', 'ema')
+        self.assertNotEqual(self.factors(averaged), self.factors(checkpoint))
 
     def test_peft_reads_the_adapter_and_merges_it_alike(self):
         run = self.run_whole(1, 1, self.lora(6, {**VARIANTS, 'targets': ['q_proj', 'v_proj', 'up_proj'],
-                                                 'rslora': True, 'rank_pattern': {'up_proj': 2}}))
-        checkpoint = run.published[-1][1]
-        adapter, merged = (os.path.join(self.top, name) for name in ('adapter', 'merged'))
-        for words in (('convert', checkpoint, adapter, '--to', 'peft'),
-                      ('merge', self.base, checkpoint, merged, '--to', 'hf')):
-            subprocess.run([CONVERT, *words], check=True, capture_output=True)
-        found = json.loads(self.oracle('lora_adapter.py', self.base, checkpoint, adapter, merged))
-        print(found)
-        self.assertEqual(found['adapter'], 0)
-        self.assertGreater(found['base'], 1e-4)
-        self.assertLess(found['merged'], 1e-6)
+                                                'rslora': True, 'rank_pattern': {'up_proj': 2}}))
+        self.expect_peft(run.published[-1][1], run.published[-1][1], 1e-4)
 
 
 if __name__ == '__main__':

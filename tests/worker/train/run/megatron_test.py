@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import unittest
 
-from ranks import CONVERT, RankCase
+from ranks import CONVERT, RankCase, write_text
 
 LENGTH, ROWS, MICRO_BATCHES = 32, 2, 4
 CONFIG = {'model_type': 'llama', 'hidden_size': 32, 'intermediate_size': 64, 'num_hidden_layers': 4,
@@ -25,8 +25,7 @@ class Megatron(RankCase):
         super().setUp()
         count = ROWS * MICRO_BATCHES
         text = ''.join(random.Random(3).choices('etaoin shrdlu', k=count * LENGTH + 1))
-        with open(self.corpus, 'w', encoding='utf-8') as file:
-            file.write(text)
+        write_text(self.corpus, text)
         windows = [list(text[i * LENGTH:(i + 1) * LENGTH + 1].encode()) for i in range(count)]
         self.windows = [windows[i:i + ROWS] for i in range(0, count, ROWS)]
 
@@ -50,8 +49,7 @@ class Megatron(RankCase):
         return json.loads(self.oracle('megatron_steps.py', path).splitlines()[-1])
 
     def with_config(self, directory):
-        with open(os.path.join(directory, 'config.json'), 'w', encoding='utf-8') as file:
-            json.dump(CONFIG, file)
+        write_text(os.path.join(directory, 'config.json'), json.dumps(CONFIG))
         return directory
 
     def losses(self, run, after=0):

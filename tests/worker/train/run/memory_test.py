@@ -10,7 +10,7 @@ import resource
 import sys
 import unittest
 
-from ranks import Attempt, RankCase
+from ranks import Attempt, RankCase, json_of
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[3]))
 from shares import share  # noqa: E402
@@ -100,8 +100,7 @@ class MemoryTest(RankCase):
                                           start=1):
             with self.subTest(**parallel):
                 run = self.run_whole(number, 1, self.job(**changes, parallel=parallel))
-                with open(os.path.join(run.output, 'memory.json'), encoding='utf-8') as file:
-                    told = json.load(file)
+                told = json_of(run.output, 'memory.json')
                 self.assertEqual((told['schema'], told['step']), ('roll.memory/1', 1))
                 self.assertEqual([one['rank'] for one in told['ranks']], [0, 1])
                 for one in told['ranks']:
@@ -163,8 +162,7 @@ class MemoryTest(RankCase):
             planned = json.loads(self.plan(document, '--json').stdout)
             stages = planned.get('memory_per_stage_bytes', [planned['memory_per_rank_bytes']])
             measured = self.peak(number, document)
-            with open(os.path.join(self.top, f'job-{number}', 'memory.json'), encoding='utf-8') as file:
-                ranks = json.load(file)['ranks']
+            ranks = json_of(self.top, f'job-{number}', 'memory.json')['ranks']
             pairs = [(rank['peak'], stages[rank['stage']]['total'] - stages[rank['stage']]['checkpoint_snapshot'])
                      for rank in ranks] + [(measured, stages[0]['total'])]
             for peak, total in pairs:

@@ -6,8 +6,7 @@ import os
 import subprocess
 import unittest
 
-from pipeline_test import DOUBLE, SHORT
-from ranks import CONVERT, RankCase, tensors_of
+from ranks import CONVERT, DOUBLE, SHORT, RankCase, tensors_of
 
 GROUPS = [{'match': '*layernorm*|embedding.*', 'lr_scale': 0.5}, {'match': 'output_layer.*', 'weight_decay': 0}]
 # the layout of each optimizer's jobs
@@ -98,7 +97,7 @@ class OptimizerTest(RankCase):
             self.assertEqual(plan['memory_per_rank_bytes']['optimizer_moments'], sum(states[kind].values()))
             self.assertEqual(plan['checkpoint_bytes']['optimizer'], sum(states[kind].values()))
         self.assertIn('optimizer   sgd, no state\n', plan_of('sgd'))
-        self.assertIn('optimizer   muon, state of the model: momentum_buffer ', plan_of('muon'))
+        self.assertIn('optimizer   muon, state for the whole model: momentum_buffer ', plan_of('muon'))
 
     def test_the_average_follows_the_weights_and_is_exported(self):
         def averages(run, step):

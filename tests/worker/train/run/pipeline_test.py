@@ -1,18 +1,12 @@
 #!/usr/bin/env python3
-"""Pipeline stages as real processes: the numbers of one rank, bitwise resume, plans."""
+"""Pipeline stages as real processes: ends of attempts, schedules from files, and plans."""
 import json
 import os
 import signal
 import unittest
 import xml.etree.ElementTree
 
-from ranks import Attempt, RankCase
-
-# clip_grad is below the norm of every step, so a wrong norm changes the weights.
-DOUBLE = {'train__precision': 'fp64', 'train__optimizer__clip_grad': 0.5, 'train__optimizer__warmup_steps': 0,
-          'train__global_batch_size': 16, 'train__metrics': {'grad_zeros': True}, 'model__num_hidden_layers': 4}
-SHORT = {'train__valid_every': 3, 'train__sample': {'every': 3, 'prompts': ['the ']},
-         'export': {'format': 'hf', 'dtype': 'bf16'}}
+from ranks import DOUBLE, Attempt, RankCase, json_of, write_text
 
 
 class Pipeline(RankCase):
@@ -21,33 +15,6 @@ class Pipeline(RankCase):
         """Returns a document for dp x pp ranks."""
         return self.document(steps, dp=dp, parallel__pp=pp, parallel__vpp=vpp, parallel__schedule=schedule,
                              resources__slots_per_node=dp * pp, **{**DOUBLE, **changes})
-
-    def test_every_layout_trains_validates_samples_and_saves_as_one_rank_does(self):
-        for tied, layouts in ((False, [{'pp': 4, 'schedule': 'zb-h1'}, {'vpp': 2, 'schedule': 'zb-v'}]),
-                              (True, [{'dp': 2, 'vpp': 2}, {'vpp': 2, 'schedule': 'dualpipe-v'}])):
-            changes = {**SHORT, 'model__tie_word_embeddings': tied}
-            one = self.run_whole(1 + 10 * tied, 1, self.staged(6, pp=1, **changes))
-            steps = [row for row in one.metrics() if 'loss' in row]
-            self.assertEqual({row['clip_factor'] < 1 for row in steps}, {True})
-            self.assertEqual(len([row for row in one.metrics() if 'text' in row]), 2)
-            for job, layout in enumerate(layouts, 2 + 10 * tied):
-                with self.subTest(tied=tied, **layout):
-                    run = self.run_whole(job, 1, self.staged(6, **layout, **changes))
-                    self.expect_close(run.metrics(), one.metrics())
-                    self.expect_close_tensors(run.doubles(6), one.doubles(6))
-                    self.assertIn(f', pp {layout.get("pp", 2)}', run.log())
-                    planned = json.loads(self.plan(self.staged(6, **layout, **changes), '--json').stdout)
-                    chosen = planned['pipeline']['schedule']
-                    self.assertIn(f', schedule {chosen}, fp64, ', run.log())
-                    self.assertEqual(run.said('progress')[-1]['p']['schedule'], chosen)
-
-    def test_a_checkpoint_resumes_bitwise(self):
-        changes = {'checkpoint__every': 3, 'checkpoint__keep': 9}
-        whole = self.run_whole(1, 1, self.staged(6, **changes))
-        at_3 = [pair for pair in whole.published if pair[0] == 3]
-        same = self.run_whole(1, 2, self.staged(6, **changes), at_3)
-        self.assertEqual(same.metrics(), whole.metrics())
-        self.assertEqual(same.weights(6), whole.weights(6))
 
     def test_a_killed_stage_ends_the_attempt_and_a_stopped_one_saves(self):
         killed = Attempt(self, 1, 1, self.staged(1000000, dp=2))
@@ -74,8 +41,7 @@ class Pipeline(RankCase):
         rows = [['0F0', '0F1', '0B0', '0F2', '0B1', '0F3', '0B2', '0B3'] + [''] * 2,
                 ['', '1F0', '1I0', '1W0', '1F1', '1B1', '1F2', '1B2', '1F3', '1B3']]
         schedule = os.path.join(self.top, 'mine.csv')
-        with open(schedule, 'w', encoding='utf-8') as file:
-            file.write('\n'.join(map(','.join, rows)) + '\n')
+        write_text(schedule, '\n'.join(map(','.join, rows)) + '\n')
         layouts = {'string': {'parallel__pipeline_layout': 'Et*3|tL'},
                    'empty stage': {'parallel__pipeline_layout': 'E(t|)*2,ttL', 'pp': 3},
                    'chunks': {'parallel__pipeline_layout': 'Et||(t|t)*1tL', 'vpp': 2},
@@ -132,8 +98,7 @@ class Pipeline(RankCase):
         self.assertEqual((plan['pipeline']['schedule'], rows[0][0]), ('zb-v', ['F0', 0.0, rows[0][0][2]]))
         self.assertEqual([(stage['stage'], stage['chunk'], stage['loss']) for stage in plan['stages']],
                          [(0, 0, False), (1, 0, False), (1, 1, False), (0, 1, True)])
-        with open(trace, encoding='utf-8') as file:
-            events = [event for event in json.load(file)['traceEvents'] if event['ph'] == 'X']
+        events = [event for event in json_of(trace)['traceEvents'] if event['ph'] == 'X']
         self.assertEqual([event['name'] for event in events if event['tid'] == 1], [op[0] for op in rows[1]])
         drawn = xml.etree.ElementTree.parse(svg).getroot()
         texts = [text.text for text in drawn.iter('{http://www.w3.org/2000/svg}text')]
@@ -149,12 +114,6 @@ class Pipeline(RankCase):
         told = self.plan(self.staged(1, model={'from': self.top}))
         self.assertEqual(told.returncode, 0, told.stderr)
         self.assertIn('stage 1     layers 2 to 3, loss\n', told.stdout)
-
-    def test_what_does_not_divide_is_refused(self):
-        self.refused(self.staged(1, model__num_hidden_layers=3), 2, 'the 3 layers of the model')
-        self.refused(self.staged(1, vpp=2, schedule='interleaved', train__global_batch_size=6), 2,
-                     'has fewer micro-batches than pp 2; the nearest valid numbers of micro-batches are '
-                     '2 (global_batch_size 4) or 4')
 
 
 if __name__ == '__main__':

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import unittest
 
-from ranks import ORACLE, Attempt, RankCase
+from ranks import ORACLE, Attempt, RankCase, json_of
 
 REWARDS = ('rewards/chosen', 'rewards/rejected', 'rewards/margins', 'rewards/accuracies', 'logps/chosen',
            'logps/rejected', 'nll_loss', 'pairs')
@@ -234,8 +234,7 @@ class PreferenceTest(RankCase):
         document = self.pairs(6, objective='reward', train__lora=LORA)
         one = self.run_whole(1, 1, document)
         rows = one.metrics()
-        with open(os.path.join(one.published[-1][1], 'adapter_config.json'), encoding='utf-8') as file:
-            config = json.load(file)
+        config = json_of(one.published[-1][1], 'adapter_config.json')
         self.assertEqual((config['task_type'], config['modules_to_save']), ('SEQ_CLS', ['score']))
         run = self.run_whole(2, 1, dict(document, resources={'nodes': 1, 'slots_per_node': 2},
                                         parallel={'dp': 1, 'tp': 2}))
@@ -251,15 +250,6 @@ class PreferenceTest(RankCase):
         run = self.run_whole(1, 1, self.pairs(1, data__valid=0.0))
         self.assertIn('62 pairs: 2 cut to 33 tokens, 1 without a token to learn', run.log())
         self.assertIn('warning: data.train: 62 pairs', run.log())
-
-    def test_bad_lines_are_refused_or_skipped(self):
-        with open(self.path, 'a', encoding='utf-8') as file:
-            file.write('{"prompt": "a", "chosen": "b", "rejected": "b"}\n{"prompt": "a", "chosen": "b"}\n')
-        self.refused(self.pairs(1), 2, f'data: {self.path}, line 61: its fields "chosen" and "rejected" are equal: '
-                     "'b'; correct this line")
-        run = self.run_whole(1, 1, self.pairs(1, data__on_bad_line='skip'))
-        self.assertIn('pairs.jsonl: 2 bad lines skipped', run.log())
-        self.assertIn('120 documents', run.log())
 
 
 if __name__ == '__main__':

@@ -23,13 +23,32 @@ PATIENCE_S = 300  # enough for a busy machine with half the speed
 TIMES = ('tokens_per_second', 'tokens_per_second_per_rank', 'tflops', 'mfu', 'mfu_full', 'peak_tflops',
          'data_wait_seconds', 'memory_bytes', 'memory_peak_bytes', 'eta_seconds', 'time',
          'wall_s', 'phases', 'reduced_early')
+# clip_grad is below the norm of every step, so a wrong norm changes the weights.
+DOUBLE = {'train__precision': 'fp64', 'train__optimizer__clip_grad': 0.5, 'train__optimizer__warmup_steps': 0,
+          'train__global_batch_size': 16, 'train__metrics': {'grad_zeros': True}, 'model__num_hidden_layers': 4}
+SHORT = {'train__valid_every': 3, 'train__sample': {'every': 3, 'prompts': ['the ']},
+         'export': {'format': 'hf', 'dtype': 'bf16'}}
+
+
+def text_of(*path):
+    with open(os.path.join(*path), encoding='utf-8') as file:
+        return file.read()
+
+
+def json_of(*path):
+    return json.loads(text_of(*path))
+
+
+def write_text(path, text):
+    with open(path, 'w', encoding='utf-8') as file:
+        file.write(text)
 
 
 class Attempt:
     """The ranks of one launch, and a substitute for roll-worker that publishes and records checkpoints."""
 
     def __init__(self, test, job, attempt, document, checkpoints=(), output=None, record=True, kind='train',
-                 setup=None, env=None, emulator=(), allow_faults=False):
+                 setup=None, env=None, emulator=(), allow_faults=False, gpus=()):
         self.emulator = emulator
         forced = {name: value for name, value in os.environ.items() if name == 'ROLL_PROCESSOR'}
         self.env = {'PATH': '/usr/bin:/bin', 'OMP_NUM_THREADS': '1', **forced, **(env or {})}
@@ -40,12 +59,11 @@ class Attempt:
         world = document['resources']['slots_per_node']
         launch = {'v': 1, 'attempt': {'job': job, 'token': f'1-{attempt}'}, 'kind': kind,
                   'document': json.dumps(document), 'output': self.output, 'logs': logs, 'nodes': 1, 'node_rank': 0,
-                  'ranks_per_node': world, 'gpus': [], 'nonce': f'nonce{job}x{attempt}',
+                  'ranks_per_node': world, 'gpus': gpus, 'nonce': f'nonce{job}x{attempt}',
                   'checkpoints': [{'step': step, 'directory': path, 'deleted': False} for step, path in checkpoints],
                   'allow_faults': allow_faults}
         self.launch = os.path.join(logs, 'launch-0.json')
-        with open(self.launch, 'w', encoding='utf-8') as file:
-            json.dump(launch, file)
+        write_text(self.launch, json.dumps(launch))
         self.reports, self.ranks, self.threads, self.published = [], [], [], []
         for rank in range(world):
             self.start(rank, os.path.join(logs, f'rank-{rank}.log'), setup)
@@ -131,8 +149,7 @@ class Attempt:
         return [{key: value for key, value in row.items() if key not in TIMES} for row in rows if 'step' in row]
 
     def log(self, rank=0):
-        with open(os.path.join(os.path.dirname(self.launch), f'rank-{rank}.log'), encoding='utf-8') as file:
-            return file.read()
+        return text_of(os.path.dirname(self.launch), f'rank-{rank}.log')
 
     def said(self, kind):
         return [report for _, report in self.reports if report['t'] == kind]
@@ -180,8 +197,7 @@ def numbers_of(shape, data):
 def moments_of(folder):
     """Returns {name: numbers} of the whole moments in an fp64 checkpoint, in which every element is stored once."""
     folder = os.path.join(folder, 'roll/optimizer')
-    with open(os.path.join(folder, 'index.json'), encoding='utf-8') as file:
-        parameters = json.load(file)['parameters']
+    parameters = json_of(folder, 'index.json')['parameters']
     files = {name: tensors_of(os.path.join(folder, name)) for name in os.listdir(folder) if name != 'index.json'}
     found = {}
     for name, parameter in parameters.items():
@@ -211,8 +227,7 @@ def write_corpus(path):
     rng = random.Random(7)
     words = [''.join(rng.choice('etaoinshrdlu') for _ in range(rng.randint(2, 7))) for _ in range(200)]
     text = ' '.join(words[min(int(rng.expovariate(0.03)), 199)] for _ in range(20000))
-    with open(path, 'w', encoding='utf-8') as file:
-        file.write(text)
+    write_text(path, text)
     return path
 
 
@@ -275,8 +290,7 @@ class RankCase(unittest.TestCase):
 
     def plan(self, document, *words):
         path = os.path.join(self.top, 'plan.json')
-        with open(path, 'w', encoding='utf-8') as file:
-            json.dump(document, file)
+        write_text(path, json.dumps(document))
         return subprocess.run([RANK, 'plan', '--spec', path, *words], capture_output=True, text=True, check=False)
 
     def rank(self, *words):

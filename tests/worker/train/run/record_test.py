@@ -5,7 +5,7 @@ import math
 import os
 import unittest
 
-from ranks import RankCase
+from ranks import RankCase, json_of, write_text
 
 FROZEN = ['decoder.layers.0.*', 'embedding.*']
 
@@ -31,8 +31,7 @@ class Record(RankCase):
 
     def test_the_job_beside_the_run_gives_the_same_losses_again(self):
         run = self.run_whole(1, 1, self.document(10, train__seed=5))
-        with open(os.path.join(run.output, 'job.json'), encoding='utf-8') as file:
-            record = json.load(file)
+        record = json_of(run.output, 'job.json')
         self.assertEqual(record['parallel'], {'dp': 2, 'tp': 1, 'pp': 1, 'vpp': 1, 'cp': 1, 'ep': 1})
         again = self.run_whole(2, 1, record)
         self.assertEqual([row['loss'] for row in again.metrics() if 'loss' in row],
@@ -135,8 +134,7 @@ class Record(RankCase):
 
     def test_sets_have_intervals_of_their_own(self):
         news = os.path.join(self.top, 'news.txt')
-        with open(news, 'w', encoding='utf-8') as file:
-            file.write('the news of today are the news of yesterday ' * 9)
+        write_text(news, 'the news of today are the news of yesterday ' * 9)
         run = self.run_whole(1, 1, self.document(
             12, dp=1, train__valid_every=6, train__valid_every_of={'news': 4}, train__valid_tokens_of={'more': 1000},
             data__track='tail', data__valid={'tail': 0.02, 'news': news, 'more': [news]}))
@@ -153,8 +151,7 @@ class Record(RankCase):
         small = []
         for size in (10, 32, 33, 5, 7):  # 33 bytes are enough: 32 inputs and one more to predict
             small.append(os.path.join(self.top, f'{size}.txt'))
-            with open(small[-1], 'w', encoding='utf-8') as file:
-                file.write('x' * size)
+            write_text(small[-1], 'x' * size)
         data = {'data__train': [self.corpus, *small], 'data__valid': 0}
         run = self.run_whole(1, 1, self.document(1, dp=1, **data))
         self.assertIn('warning: 4 of 6 files of data.train (54 tokens) are shorter than a sequence of 32 and '

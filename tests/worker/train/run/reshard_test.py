@@ -7,8 +7,7 @@ import shutil
 import subprocess
 import unittest
 
-from pipeline_test import DOUBLE
-from ranks import CONVERT, Attempt, RankCase
+from ranks import CONVERT, DOUBLE, Attempt, RankCase, json_of
 
 SIZES = {'model__vocab_size': 257, 'model__tie_word_embeddings': True, 'train__global_batch_size': 8}
 LAYOUTS = ({'tp': 2, 'pp': 2, 'parallel__sequence': True}, {'dp': 4, 'parallel__zero': 3},
@@ -85,8 +84,7 @@ class Reshard(RankCase):
             process.returncode = os.waitstatus_to_exitcode(status)
         self.assertEqual(attempt.wait(), [0] * 4, attempt.log())
         folder = attempt.published[0][1]
-        with open(os.path.join(folder, 'roll/manifest.json'), encoding='utf-8') as file:
-            sizes = {entry['path']: entry['size'] for entry in json.load(file)['files']}
+        sizes = {entry['path']: entry['size'] for entry in json_of(folder, 'roll/manifest.json')['files']}
         state = 12 * json.loads(self.plan(self.of(1, **wide), '--json').stdout)['parameters']
         self.assertLess(sum(sizes.values()), 1.02 * state)
         written = [512 * usage.ru_oublock for _, _, usage in used]

@@ -7,7 +7,7 @@ import re
 import unittest
 
 import invented_family_test as made
-from ranks import Attempt, RankCase
+from ranks import Attempt, RankCase, write_text
 
 WINDOWS, LENGTH, ROWS = 40, 32, 8
 LATE = 24 * LENGTH + 7  # like POISON, but in one of the last of 30 steps
@@ -151,14 +151,12 @@ class Rewind(RankCase):
         listed = {'schema': 'roll.left_out/1', 'seed': 1, 'seq_length': LENGTH, 'train_tokens': WINDOWS * LENGTH + 1,
                   'samples': list(range(2 * ROWS, 3 * ROWS))}
         path = os.path.join(self.top, 'job-1', 'left_out.json')
-        with open(path, 'w', encoding='utf-8') as file:
-            json.dump(listed, file)
+        write_text(path, json.dumps(listed))
         run = self.run_whole(1, 1, self.poisoned('stop'))
         self.assertEqual([row['step'] for row in run.metrics() if row.get('skipped')], [3])
         moments = [run.weights(step)['roll/optimizer/rank-00000.safetensors'] for step in (2, 3)]
         self.assertEqual(*moments)
-        with open(path, 'w', encoding='utf-8') as file:
-            file.write('{}')
+        write_text(path, '{}')
         self.refused(self.poisoned('stop', 1), 2, 'left_out.json: ', output=os.path.dirname(path))
 
 

@@ -7,7 +7,7 @@ import subprocess
 import time
 import unittest
 
-from ranks import CONVERT, PATIENCE_S, Attempt, RankCase
+from ranks import CONVERT, PATIENCE_S, Attempt, RankCase, write_text
 
 
 class MixedProcessors(Attempt):
@@ -210,8 +210,7 @@ class Saving(RankCase):
     def test_a_directory_that_cannot_be_written_is_found_before_the_first_step(self):
         output = os.path.join(self.top, 'job-9')
         os.makedirs(output)
-        with open(os.path.join(output, 'checkpoints'), 'w', encoding='utf-8') as file:
-            file.write('no directory')
+        write_text(os.path.join(output, 'checkpoints'), 'no directory')
         attempt = Attempt(self, 9, 1, self.document(4, dp=1))
         self.assertNotEqual(attempt.wait(), [0])
         self.assertIn(os.path.join(output, 'checkpoints'), attempt.said('failed')[0]['message'])

@@ -6,7 +6,7 @@ import random
 import signal
 import unittest
 
-from ranks import Attempt, RankCase
+from ranks import Attempt, RankCase, write_text
 
 LENGTH = 32
 # packing, truncation
@@ -159,20 +159,10 @@ class SftTest(RankCase):
         self.resumes_bitwise(self.document(150, data={'train': [path], 'valid': 0.1,
                                                       'attention': 'within_documents'}, train__valid_every=25))
 
-    def test_what_is_no_pair_is_refused(self):
-        path = os.path.join(self.top, 'pairs.jsonl')
-        with open(path, 'w', encoding='utf-8') as file:
-            file.write('{"prompt": "a", "completion": "b"}\n{"prompt": "a", "text": "b"}\n')
-        self.refused(self.pairs(1, path, dp=1), 2, 'line 2: has no field "completion"')
-        self.refused(self.pairs(1, self.corpus, dp=1), 2, 'objective sft needs .jsonl, .json or .parquet files '
-                     'with the fields prompt and completion, or with conversations, but ' + self.corpus +
-                     ' is a file of another type')
-
     def test_what_is_held_out_without_a_token_to_predict_is_refused(self):
         path = write_pairs(os.path.join(self.top, 'pairs.jsonl'), 30)
         long = os.path.join(self.top, 'long.jsonl')
-        with open(long, 'w', encoding='utf-8') as file:
-            file.write(json.dumps({'prompt': 'a' * 80, 'completion': 'b'}) + '\n')
+        write_text(long, json.dumps({'prompt': 'a' * 80, 'completion': 'b'}) + '\n')
         document = self.pairs(4, path, dp=1, data__valid={'asked': [long]})
         self.refused(document, 2, 'validation windows of asked has a token to predict')
 
@@ -210,8 +200,7 @@ class SftTest(RankCase):
                      'with no completion in the first 33 tokens, 1 with a single token (the first token of a document '
                      'is never predicted); set train.seq_length to 68 so that none is cut')
         lines = os.path.join(self.top, 'lines.jsonl')
-        with open(lines, 'w', encoding='utf-8') as file:
-            file.write('{"text": "a"}\n' * 80)
+        write_text(lines, '{"text": "a"}\n' * 80)
         document = self.document(2, dp=1, data={'train': [lines], 'valid': 0.0, 'attention': 'within_documents'})
         self.refused(document, 2, 'none of the 80 documents has a token to learn: 80 with a single token')
         document['data']['attention'] = 'across_documents'

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """A sample that makes a step a spike, and a gradient that is wrong once: what the job does in each layout."""
 import json
-import os
 import random
 import re
 import unittest

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 """Exports of checkpoints while the training goes on (export.every)."""
-import json
 import os
 import subprocess
 import time
 import unittest
 
-from ranks import CONVERT, PATIENCE_S, Attempt, RankCase, tensors_of
+from ranks import CONVERT, PATIENCE_S, Attempt, RankCase, json_of, tensors_of
 
 
 class StepExports(RankCase):
@@ -20,8 +19,7 @@ class StepExports(RankCase):
         return folder if step is None else os.path.join(folder, f'hf-step-{step:08}')
 
     def note(self, attempt, step):
-        with open(os.path.join(self.folder(attempt, step), 'roll_export.json'), encoding='utf-8') as file:
-            return json.load(file)
+        return json_of(self.folder(attempt, step), 'roll_export.json')
 
     def expect_exports(self, attempt, *steps):
         """Checks which exports exist, and that nothing unfinished is left."""

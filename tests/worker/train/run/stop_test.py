@@ -1,18 +1,16 @@
 #!/usr/bin/env python3
 """Early stopping, and the best checkpoint."""
-import json
 import os
 import signal
 import unittest
 
-from ranks import Attempt, RankCase
+from ranks import Attempt, RankCase, json_of
 
 
 class StopTest(RankCase):
 
     def state(self, run, step):
-        with open(os.path.join(dict(run.published)[step], 'roll', 'state.json'), encoding='utf-8') as file:
-            return json.load(file)
+        return json_of(dict(run.published)[step], 'roll', 'state.json')
 
     def overfitting(self, **changes):
         """Returns a job that overfits 600 bytes, so that its held-out loss falls and then rises."""

@@ -11,8 +11,7 @@ import subprocess
 import tempfile
 import unittest
 
-from pipeline_test import SHORT
-from ranks import ORACLE, ORACLES, RANK, RankCase, write_corpus
+from ranks import ORACLE, ORACLES, RANK, SHORT, RankCase, json_of, text_of, write_corpus, write_text
 
 TASK = '''task: words
 dataset_path: json
@@ -60,8 +59,7 @@ class TasksTest(RankCase):
         corpus = write_corpus(os.path.join(cls.made, 'corpus.txt'))
         script, model = os.path.join(ORACLES, 'hf_text.py'), os.path.join(cls.made, 'model')
         subprocess.run([ORACLE, script, 'make', model, corpus, 'bos=1'], check=True, capture_output=True)
-        with open(corpus, encoding='utf-8') as file:
-            words = file.read().split(' ')
+        words = text_of(corpus).split(' ')
         draw = random.Random(5)
         for name, count in (('words', 12), ('known', 40)):
             with open(os.path.join(cls.made, name + '.jsonl'), 'w', encoding='utf-8') as file:
@@ -83,9 +81,9 @@ class TasksTest(RankCase):
 
     @classmethod
     def written(cls, name, text):
-        with open(os.path.join(cls.made, name), 'w', encoding='utf-8') as file:
-            file.write(text)
-        return file.name
+        path = os.path.join(cls.made, name)
+        write_text(path, text)
+        return path
 
     def eval(self, *words, env=None):
         return subprocess.run([RANK, 'eval', os.path.join(self.made, 'model'), *words], capture_output=True, text=True,
@@ -180,8 +178,7 @@ class TasksTest(RankCase):
                 cells = [cell for cell in csv.DictReader(file) if cell['task_acc/words']]
             for key in ('task_acc/words', 'task_acc_norm/words', 'task_acc/fields'):
                 self.assertEqual([float(cell[key]) for cell in cells], [row[key] for row in found[-1]])
-            with open(os.path.join(run.output, 'eval.json'), encoding='utf-8') as file:
-                written = json.load(file)
+            written = json_of(run.output, 'eval.json')
             self.assertEqual((written['schema'], written['step']), ('roll.eval/1', 4))
             self.assertEqual(written['tasks']['fields']['acc'], found[-1][-1]['task_acc/fields'])
 

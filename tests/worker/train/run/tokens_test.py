@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
 """roll-rank with text and a tokenizer: same ids, losses and continuations as transformers, also after kills."""
-import fcntl
 import json
 import math
 import os
@@ -11,10 +10,9 @@ import signal
 import struct
 import subprocess
 import tempfile
-import time
 import unittest
 
-from ranks import ORACLE, PATIENCE_S, RANK, Attempt, RankCase, write_corpus
+from ranks import ORACLE, RANK, Attempt, RankCase, json_of, text_of, write_corpus, write_text
 
 HF_TEXT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../../oracle/hf_text.py')
 
@@ -75,8 +73,7 @@ class TokensTest(RankCase):
         super().setUp()
         self.model = shutil.copytree(os.path.join(self.made, 'model'), os.path.join(self.top, 'model'))
         self.lines = os.path.join(self.top, 'lines.jsonl')
-        with open(self.corpus, encoding='utf-8') as file:
-            words = file.read().split(' ')
+        words = text_of(self.corpus).split(' ')
         with open(self.lines, 'w', encoding='utf-8') as file:
             for i in range(300):
                 text = ' '.join(words[50 * i:50 * i + 10 + i % 41]) + (' äöü 中文' if i % 7 == 0 else '')
@@ -149,36 +146,6 @@ class TokensTest(RankCase):
                                check=False)
         self.assertEqual(empty.returncode, 0, empty.stderr)
 
-    def test_killed_while_it_tokenizes_it_goes_on_and_trains_the_same(self):
-        with open(self.corpus, encoding='utf-8') as file:
-            text = file.read()
-        big = os.path.join(self.top, 'big.txt')
-        with open(big, 'w', encoding='utf-8') as file:
-            for i in range(60):
-                file.write(f'{i} {text}\n')
-        changes = {'data__train': [big], 'data__valid': 0}
-        whole = self.run_whole(1, 1, self.text_document(4, **changes), output=os.path.join(self.top, 'a', 'whole'))
-        tokens = os.path.join(self.top, 'b', 'tokens')
-        for attempt in range(1, 4):
-            killed = Attempt(self, 2, attempt, self.text_document(4, **changes),
-                             output=os.path.join(self.top, 'b', 'x'))
-            while not os.path.isdir(tokens) and killed.ranks[0].poll() is None:
-                time.sleep(0.002)
-            time.sleep(0.03 * attempt)
-            if attempt == 3:  # the run yields, unless the signal came before it listened
-                for process in killed.ranks:
-                    process.send_signal(signal.SIGTERM)
-                self.assertLessEqual(set(killed.wait()), {75, 0, -signal.SIGTERM})
-            killed.kill()
-        after = self.run_whole(2, 4, self.text_document(4, **changes), output=os.path.join(self.top, 'b', 'x'))
-        self.assertEqual(after.metrics(), whole.metrics())
-        files = [sorted(os.listdir(os.path.join(self.top, folder, 'tokens'))) for folder in 'ab']
-        self.assertEqual(files[0], files[1])
-        for name in files[0]:
-            with open(os.path.join(self.top, 'a', 'tokens', name), 'rb') as one, \
-                    open(os.path.join(self.top, 'b', 'tokens', name), 'rb') as two:
-                self.assertEqual(one.read(), two.read(), name)
-
     def test_text_tokenized_by_a_job_of_its_own_is_what_training_finds(self):
         def files(folder):
             place = os.path.join(self.top, folder, 'tokens')
@@ -202,38 +169,6 @@ class TokensTest(RankCase):
         self.assertEqual({name: data for name, (data, _) in files('b').items()},
                          {name: data for name, (data, _) in before.items()})
 
-    def test_what_another_job_tokenizes_is_news_for_the_job_that_waits(self):
-        document = self.text_document(1, dp=1, data__train=[self.lines])
-        self.run_ahead(document, os.path.join(self.top, 'job-9'))
-        base = self.token_file('lines')
-        for suffix in ('.idx', '.bin'):
-            os.remove(base + suffix)
-
-        def come_to(offset):  # writes as far as a writer that has synced to `offset`
-            state = dict.fromkeys(('lines', 'tokens', 'sequences', 'documents', 'open', 'bad_lines', 'bad_bytes'), 0)
-            with open(base + '.new', 'w', encoding='utf-8') as file:
-                json.dump({**state, 'offset': offset}, file)
-            os.rename(base + '.new', base + '.state')
-
-        def told(offset):
-            deadline = time.monotonic() + PATIENCE_S
-            while offset not in [report['p'].get('bytes') for report in waiter.said('progress')]:
-                self.assertLess(time.monotonic(), deadline, waiter.log())
-                time.sleep(0.02)
-        with open(base + '.lock', 'w', encoding='utf-8') as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            come_to(1000)
-            waiter = Attempt(self, 2, 1, document)
-            told(1000)
-            come_to(2000)
-            told(2000)
-            os.remove(base + '.state')
-        self.assertEqual(waiter.wait(), [0], waiter.log())
-        totals = {report['p']['bytes_total'] for report in waiter.said('progress')
-                  # hashing the token file reports the size of the token file
-                  if report['p'].get('bytes') in (1000, 2000)}
-        self.assertEqual(totals, {os.path.getsize(self.lines)})
-
     def run_ahead(self, document, output):
         """Runs a tokenize job: one process without ranks."""
         one = {**document, 'resources': {'nodes': 1, 'slots_per_node': 1}}
@@ -241,8 +176,7 @@ class TokensTest(RankCase):
 
     def test_a_document_that_memory_does_not_hold_is_one_sentence(self):
         large = os.path.join(self.top, 'large.jsonl')
-        with open(large, 'w', encoding='utf-8') as file:
-            file.write('{"text": "small"}\n{"text": "' + 'x y ' * (40 << 20) + '"}\n{"text": "small, too"}\n')
+        write_text(large, '{"text": "small"}\n{"text": "' + 'x y ' * (40 << 20) + '"}\n{"text": "small, too"}\n')
 
         def little_memory():
             resource.setrlimit(resource.RLIMIT_DATA, (600 << 20, 600 << 20))
@@ -290,12 +224,6 @@ class TokensTest(RankCase):
         second = self.run_whole(2, 1, changed, first.published, kind='resume')
         self.assertIn(f'the content of {self.lines} has changed, although the file has the same size', second.log())
         self.assertNotIn('training continues on other data', second.log())
-        with open(self.lines, encoding='utf-8') as file:
-            lines = file.readlines()
-        with open(self.lines, 'w', encoding='utf-8') as file:
-            file.writelines([lines[1], lines[0], *lines[2:]])  # other text with the same number of tokens
-        third = self.run_whole(3, 1, changed, first.published, kind='resume')
-        self.assertIn('warning: the content of data.train[0] has changed since ', third.log())
 
     def test_sizes_and_a_tokenizer_samples_and_another_dp(self):
         document = self.document(6, dp=1, tokenizer=self.model, data__train=[self.lines], train__precision='fp64',
@@ -317,13 +245,11 @@ class TokensTest(RankCase):
     def renumbered(self, name, count):
         """Copies the model's tokenizer with other tokens for its last `count` ids."""
         folder = shutil.copytree(self.model, os.path.join(self.top, name))
-        with open(os.path.join(folder, 'tokenizer.json'), encoding='utf-8') as file:
-            tokenizer = json.load(file)
+        tokenizer = json_of(folder, 'tokenizer.json')
         first = 400 - count
         tokenizer['model']['vocab'] = {token: i if i < first else first + 399 - i
                                        for token, i in tokenizer['model']['vocab'].items()}
-        with open(os.path.join(folder, 'tokenizer.json'), 'w', encoding='utf-8') as file:
-            json.dump(tokenizer, file)
+        write_text(os.path.join(folder, 'tokenizer.json'), json.dumps(tokenizer))
         return folder
 
     def test_a_tokenizer_that_is_not_the_models_is_told_or_refused(self):
@@ -352,33 +278,19 @@ class TokensTest(RankCase):
         resume['kind'] = 'train'
         self.run_whole(4, 1, resume)
 
-    def test_bad_inputs_end_with_2_and_one_sentence(self):
-        other = os.path.join(self.made, 'other')
-        one = {'dp': 1, 'data__train': [self.lines]}
-        self.refused(self.text_document(1, **one, model={'from': other}), 2,
-                     "has ids up to 399, but the model's embedding has 300 rows")
-        self.refused(self.text_document(1, **one, tokenizer=self.top), 2, 'has no tokenizer.json')
-        broken = os.path.join(self.top, 'broken.jsonl')
-        with open(self.lines, encoding='utf-8') as lines, open(broken, 'w', encoding='utf-8') as file:
-            rows = lines.readlines()
-            file.writelines(rows[:7] + ['{"text": 1}\n', 'oops\n'] + rows[7:])
-        one['data__train'] = [broken]
-        self.refused(self.text_document(1, **one), 2, f'{broken}, line 8: its field "text" is not a string')
-        skipped = self.run_whole(8, 1, self.text_document(1, **one, data__on_bad_line='skip'))
-        self.assertIn(f'{broken}: 2 bad lines skipped', skipped.log())
-        # A token file made with another tokenizer.
-        one['data__train'] = [self.token_file('broken') + '.bin']
-        bare = shutil.copytree(other, os.path.join(self.top, 'bare'))
+    def test_a_token_file_that_does_not_fit_is_refused(self):
+        one = {'dp': 1, 'data__train': [self.lines], 'data__valid': 0}
+        self.run_whole(8, 1, self.text_document(1, **one))
+        lines, one['data__train'] = one['data__train'], [self.token_file('lines') + '.bin']
+        bare = shutil.copytree(os.path.join(self.made, 'other'), os.path.join(self.top, 'bare'))
         os.remove(os.path.join(bare, 'tokenizer.json'))
         small = self.text_document(1, **one, model={'from': bare}, tokenizer='bytes')
         self.refused(small, 2, "is outside the model's vocabulary of 300")
         with open(one['data__train'][0], 'r+b') as file:
             file.truncate(1001)
         self.refused(self.text_document(1, **one), 2, 'bytes per token')  # another attempt would read the same bytes
-        one['data__train'] = [broken]
-        self.refused(self.text_document(1, **one, data__on_bad_line='skip'), 2,
+        self.refused(self.text_document(1, **{**one, 'data__train': lines}), 2,
                      'bytes, which is not a multiple of 2; delete this file and its .bin, and Roll creates both again')
-        self.refused(self.text_document(1, **one, data__on_bad_line='skip', data__field='words'), 2, 'is empty')
 
 
 if __name__ == '__main__':

@@ -7,6 +7,7 @@
 
 #include "common/files.hpp"
 #include "common/tensor/safetensors.hpp"
+#include "tests/temporary_folder.hpp"
 #include "tests/worker/train/pipeline/world.hpp"
 #include "worker/checkpoint/staging.hpp"
 #include "worker/checkpoint/state.hpp"
@@ -108,12 +109,6 @@ void on_ranks(const spec::ModelConfig& config, const Layout& layout, const Visit
 
 class ReshardMoments : public testing::Test {
   protected:
-    ReshardMoments() {
-        std::string pattern = (fs::temp_directory_path() / "roll-reshard-XXXXXX").string();
-        root_ = ::mkdtemp(pattern.data());
-    }
-    ~ReshardMoments() override { fs::remove_all(root_); }
-
     // Saves numbered moments and returns the checkpoint.
     fs::path save(const spec::ModelConfig& config, const Layout& layout) {
         const fs::path staged = checkpoint::begin_stage(root_, kName).value();
@@ -160,7 +155,7 @@ class ReshardMoments : public testing::Test {
         });
     }
 
-    fs::path root_;
+    TemporaryFolder root_;
     std::map<int, std::int64_t> written_;  // for each rank, the bytes of its tensors' files
 };
 

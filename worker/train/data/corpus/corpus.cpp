@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/counted.hpp"
 #include "worker/train/data/corpus/blend.hpp"
 
 namespace roll::data {
@@ -56,9 +57,9 @@ Result<Corpus> Corpus::make(std::vector<NamedTokens> files, double valid_fractio
     }
     if (longest < enough) {
         return fail(ErrorCode::InvalidArgument,
-                    "data.train: the longest file has " + std::to_string(longest) +
-                        " training tokens; train.seq_length " + std::to_string(seq_length) +
-                        " requires " + std::to_string(enough) +
+                    "data.train: the longest file has " + counted(longest, "training token") +
+                        "; train.seq_length " + std::to_string(seq_length) + " requires " +
+                        std::to_string(enough) +
                         "; give a longer file, or a smaller train.seq_length");
     }
     return corpus;
@@ -83,10 +84,10 @@ Result<Corpus> Corpus::split(std::vector<NamedTokens> files, const std::array<do
                    size_of(file.tokens().type());
         };
         if (train == 0)
-            return fail(
-                ErrorCode::InvalidArgument,
-                "data.split: " + named.name + " has " + std::to_string(file.sequences()) +
-                    " sequences, and the training part gets none of them; raise the first share");
+            return fail(ErrorCode::InvalidArgument,
+                        "data.split: " + named.name + " has " +
+                            counted(file.sequences(), "sequence") +
+                            ", and the training part gets none of them; raise the first share");
         const std::size_t end = start(train), valid_end = start(valid);
         const Tokens tokens = file.tokens();
         corpus.files_.push_back({std::move(named.name), std::move(named.file), tokens.first(end),

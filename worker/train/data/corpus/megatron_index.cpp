@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "common/check.hpp"
+#include "common/counted.hpp"
 #include "worker/train/data/corpus/huge_pages.hpp"
 #include "worker/train/data/corpus/numpy_shuffle.hpp"
 
@@ -69,20 +70,22 @@ Result<MegatronIndex> MegatronIndex::make(const TokenFile& file, std::size_t beg
     const std::vector<std::int32_t> sizes = file.sequence_sizes(begin, end);
     const std::uint64_t tokens = std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
     if (tokens <= index.length_ && !sampling.samples)
-        return fail(
-            ErrorCode::InvalidArgument,
-            fmt::format("has {} tokens to train on; a sample needs {}", tokens, index.length_ + 1));
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("has {} to train on; a sample needs {}", counted(tokens, "token"),
+                                index.length_ + 1));
     if (tokens < 2)
         return fail(ErrorCode::InvalidArgument,
-                    fmt::format("has {} tokens to train on; needed: 2 or more", tokens));
+                    fmt::format("has {} to train on; needed: 2 or more", counted(tokens, "token")));
     const std::uint64_t epochs = epochs_of(tokens, sampling);
     const std::uint64_t samples = (epochs * tokens - 1) / index.length_;
     const std::uint64_t an_epoch = (tokens - 1) / index.length_;
     if (samples > kSamplesMost || epochs > kSequencesMost / std::max<std::size_t>(end - begin, 1))
-        return fail(ErrorCode::InvalidArgument,
-                    fmt::format("gives {} samples from {} sequences in Megatron's order; allowed: "
-                                "at most {} samples and {} sequences",
-                                samples, epochs * (end - begin), kSamplesMost, kSequencesMost));
+        return fail(
+            ErrorCode::InvalidArgument,
+            fmt::format("gives {} from {} in Megatron's order; allowed: "
+                        "at most {} samples and {} sequences",
+                        counted(samples, "sample"), counted(epochs * (end - begin), "sequence"),
+                        kSamplesMost, kSequencesMost));
     const std::uint64_t first = ((epochs - 1) * tokens - (epochs > 1 ? 1 : 0)) / index.length_;
     const bool apart = epochs > 1 && *sampling.samples - first <
                                          static_cast<std::uint64_t>(kSeparateBelow *

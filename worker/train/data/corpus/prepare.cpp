@@ -69,6 +69,7 @@ Json rules_of(const PrepareOptions& options) {
             key["preference"]["names"] = {options.rules.names.columns, options.rules.names.tags};
         return key;
     }
+    if (options.rules.completions && options.rules.texts) key["texts"] = true;
     const auto train_on = static_cast<int>(options.rules.render.train_on);
     if (options.rules.completions && !options.rules.form)
         key["pairs"] = {{"rules", kPairRules}, {"train_on", train_on}};
@@ -327,8 +328,7 @@ Result<std::optional<chat::Form>> form_of(const fs::path& source, const MappedFi
     const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
                                 file.bytes().size());
     const bool list = source.extension() == ".json" && is_json_list(text);
-    const auto form = conversation_form(first_record(text, list), rules.prompt_field,
-                                        rules.completion_field, rules.names);
+    const auto form = conversation_in(first_record(text, list), rules);
     if (form && !rules.chat)
         return fail(ErrorCode::InvalidArgument,
                     "data: " + source.string() + " has conversations in the form " +

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "common/check.hpp"
+#include "common/counted.hpp"
 
 namespace roll::data {
 namespace {
@@ -241,10 +242,10 @@ Result<void> Sampler::add_megatron(const SampleRules& rules) {
     if (weights.empty()) {
         if (samples > windows())
             return refuse(fmt::format(
-                "data.order megatron without data.weights gives one epoch of {} samples, but "
+                "data.order megatron without data.weights gives one epoch of {}, but "
                 "train.steps x train.global_batch_size needs {}; set data.weights, or lower "
                 "train.steps",
-                windows(), samples));
+                counted(windows(), "sample"), samples));
         for (const MegatronIndex& index : indexes_)
             weights.push_back(static_cast<double>(index.size()));
     }
@@ -253,9 +254,9 @@ Result<void> Sampler::add_megatron(const SampleRules& rules) {
     for (std::size_t i = 0; i < files.size(); ++i)
         if (counts[i] > indexes_[i].size())
             return refuse(
-                fmt::format("data.weights: the job draws {} samples from {}, but Megatron's order "
-                            "has only {} samples of this file; lower the weight of this file",
-                            counts[i], files[i].name, indexes_[i].size()));
+                fmt::format("data.weights: the job draws {} from {}, but Megatron's order has "
+                            "only {} of this file; lower the weight of this file",
+                            counted(counts[i], "sample"), files[i].name, indexes_[i].size()));
     return {};
 }
 

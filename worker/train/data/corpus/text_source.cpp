@@ -46,6 +46,13 @@ Result<std::string> text_of(const Json& object, const std::string& field) {
     return found->get<std::string>();
 }
 
+// Returns whether a record is a text instead of a prompt and a completion. As in TRL, a record with
+// a prompt is never a text.
+bool is_whole_text(const Json& object, const EncodeRules& rules) {
+    if (!rules.completions) return true;
+    return rules.texts && !object.contains(rules.prompt_field) && object.contains(rules.field);
+}
+
 AnswerFields fields_of(const EncodeRules& rules) {
     return {rules.prompt_field, rules.completion_field, rules.label_field, rules.margin_field,
             rules.names};
@@ -57,12 +64,20 @@ bool has_records(const std::filesystem::path& path) {
     return path.extension() == ".jsonl" || path.extension() == ".json";
 }
 
+std::optional<chat::Form> conversation_in(std::string_view record, const EncodeRules& rules) {
+    const auto form =
+        conversation_form(record, rules.prompt_field, rules.completion_field, rules.names);
+    if (form != chat::Form::Alpaca || !rules.texts) return form;
+    const auto object = object_of(record);
+    return object && is_whole_text(*object, rules) ? std::nullopt : form;
+}
+
 Result<bool> needs_template(std::string_view record, const EncodeRules& rules) {
     if (rules.has_answers()) return has_chat_answers(record, fields_of(rules), rules.labels);
     ROLL_TRY(const Json object, object_of(record));
-    if (!rules.completions) return text_of(object, rules.field).map([](auto&&) { return false; });
-    if (conversation_form(record, rules.prompt_field, rules.completion_field, rules.names))
-        return true;
+    if (rules.completions && conversation_in(record, rules)) return true;
+    if (is_whole_text(object, rules))
+        return text_of(object, rules.field).map([](auto&&) { return false; });
     ROLL_TRY_VOID(text_of(object, rules.prompt_field));
     return text_of(object, rules.completion_field).map([](auto&&) { return false; });
 }
@@ -164,7 +179,7 @@ Result<bool> TextSource::encode_document(std::string_view line,
         return true;
     }
     ROLL_TRY(const Json object, object_of(line));
-    if (rules_.completions) {
+    if (!is_whole_text(object, rules_)) {
         ROLL_TRY(const std::string prompt, text_of(object, rules_.prompt_field));
         ROLL_TRY(const std::string completion, text_of(object, rules_.completion_field));
         if (!completion.empty()) encode_pair(prompt, completion, ids);

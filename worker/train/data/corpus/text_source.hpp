@@ -23,6 +23,8 @@ struct EncodeRules {
     std::string field = "text";  // key of the text in the JSON object of a line
     // true: a document is a prompt (context only) followed by a completion
     bool completions = false;
+    // true: a line without a prompt may have a text under `field` instead, which is learned whole
+    bool texts = false;
     std::string prompt_field = "prompt", completion_field = "completion", label_field = "label";
     // true: a line has two answers to a prompt and gives two documents (pair_source.hpp); `form` is
     // unset
@@ -70,6 +72,11 @@ struct Encoded {
 
 // Returns whether a file has records: it is a .jsonl or a .json.
 bool has_records(const std::filesystem::path& path);
+
+// Returns the form of the conversation in a record of a file with completions. Returns nullopt if
+// the record is not a conversation. As in TRL, a record with instruction, output and a text under
+// `rules.field` is a text, if the rules allow texts.
+std::optional<chat::Form> conversation_in(std::string_view record, const EncodeRules& rules);
 
 // Returns whether a chat template must write the text of a record. Encodes nothing. Fails with the
 // reason if the record does not have the fields that the rules name.

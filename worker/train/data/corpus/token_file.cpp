@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "common/counted.hpp"
 #include "worker/train/data/corpus/huge_pages.hpp"
 
 namespace roll::data {
@@ -74,8 +75,9 @@ Result<void> TokenFile::read_index(const fs::path& path) {
     const auto sequences = load<std::uint64_t>(index, 18), entries = load<std::uint64_t>(index, 26);
     const std::size_t room = index.size() - kIndexHeader;
     if (sequences > room / 12 || entries > room / 8 || 12 * sequences + 8 * entries > room)
-        return corrupt(path, fmt::format("is too short for {} sequences and {} documents",
-                                         sequences, entries));
+        return corrupt(path,
+                       fmt::format("is too short for {} and {}", counted(sequences, "sequence"),
+                                   counted(entries, "document")));
     if (entries == 0)
         return corrupt(path, "has an empty list of document starts; expected: 1 entry or more");
     sequences_ = sequences;
@@ -121,9 +123,9 @@ Result<void> TokenFile::check_sequences(const fs::path& path) const {
                                              i, offset, end));
         const std::int32_t length = sequence_length(i);
         if (length < 0 || static_cast<std::size_t>(length) * element_ > size - end)
-            return corrupt(path, fmt::format("has sequence {} with {} tokens at byte {}, but its "
+            return corrupt(path, fmt::format("has sequence {} with {} at byte {}, but its "
                                              ".bin has {} bytes: one of the two files is truncated",
-                                             i, length, offset, size));
+                                             i, counted(length, "token"), offset, size));
         end += static_cast<std::size_t>(length) * element_;
     }
     if (end != size)

@@ -14,7 +14,6 @@
 // other ranks connect at their first use.
 #pragma once
 
-#include <chrono>
 #include <deque>
 #include <map>
 #include <optional>

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/worker/train/processes.hpp"
+#include "tests/temporary_folder.hpp"
 #include "worker/train/data/corpus/prepare.hpp"
 #include "worker/train/data/corpus/sampler.hpp"
 
@@ -46,7 +46,7 @@ class BlendOfFiles : public testing::Test {
         return counts;
     }
 
-    train::TemporaryFolder folder_;
+    TemporaryFolder folder_;
 };
 
 using Counts = std::map<std::string, int>;

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/worker/train/processes.hpp"
+#include "tests/temporary_folder.hpp"
 #include "worker/train/data/corpus/prepare.hpp"
 #include "worker/train/data/corpus/token_file.hpp"
 
@@ -53,7 +53,7 @@ class ChatRecords : public testing::Test {
         return text + (inside ? "]" : "");
     }
 
-    train::TemporaryFolder folder_;
+    TemporaryFolder folder_;
     chat::Names names_;
     chat::TrainOn train_on_ = chat::TrainOn::Assistant;
     tokenizer::Tokenizer bytes_ = tokenizer::Tokenizer::bytes();
@@ -134,12 +134,12 @@ TEST_F(ChatRecords, BadRecordsAreNamedByLine) {
         "; correct this line, or set `data.on_bad_line: skip` to leave out such lines";
     EXPECT_EQ(learned(good + R"({"prompt": "p", "completion": "c"})"),
               where + "has no list \"messages\"" + next);
-    EXPECT_EQ(learned(good + R"({"messages": [{"role": "user", "content": "x"}]})"),
-              where + "has 1 messages, none with the role assistant, so there is nothing to learn" +
-                  next);
+    EXPECT_EQ(
+        learned(good + R"({"messages": [{"role": "user", "content": "x"}]})"),
+        where + "has 1 message, none with the role assistant, so there is nothing to learn" + next);
     EXPECT_EQ(learned(good + R"({"messages": [{"role": "gpt", "content": "x"}]})"),
               where +
-                  "has 1 messages, none with the role assistant, so there is nothing to learn "
+                  "has 1 message, none with the role assistant, so there is nothing to learn "
                   "(one has the role 'gpt'; data.columns and data.tags give the names of a "
                   "file's roles)" +
                   next);

@@ -1,12 +1,11 @@
 // Tests lines of prompts and completions: their tokens, which of these are context only, and how
 // whole documents become windows.
-#include <filesystem>
 #include <fstream>
 #include <map>
 
 #include <gtest/gtest.h>
 
-#include "tests/worker/train/processes.hpp"
+#include "tests/temporary_folder.hpp"
 #include "worker/train/data/corpus/learned.hpp"
 #include "worker/train/data/corpus/prepare.hpp"
 #include "worker/train/data/corpus/sampler.hpp"
@@ -16,8 +15,10 @@ namespace {
 
 class Completions : public testing::Test {
   protected:
-    // Makes the token file of `lines`. Tokens are bytes, with token 1 after each document.
-    Result<std::optional<Prepared>> prepared(const std::string& lines) {
+    // Makes the token file of `lines`. Tokens are bytes, with token 1 after each document. `field`
+    // is the key of texts; empty: lines without a prompt are bad lines.
+    Result<std::optional<Prepared>> prepared(const std::string& lines,
+                                             const std::string& field = "") {
         const auto path = folder_.path() / "pairs.jsonl";
         std::ofstream(path, std::ios::binary) << lines;
         PrepareOptions options;
@@ -26,16 +27,19 @@ class Completions : public testing::Test {
         options.rules.prompt_field = "q";
         options.rules.completion_field = "a";
         options.rules.end_token = 1;
+        options.rules.texts = !field.empty();
+        options.rules.field = field;
         return prepare(path, bytes_, options, [](const PrepareProgress&) { return true; });
     }
-    Corpus corpus(const std::string& lines, double valid, std::int64_t seq_length) {
-        TokenFile file = TokenFile::open_indexed(prepared(lines).value()->bin).value();
+    Corpus corpus(const std::string& lines, double valid, std::int64_t seq_length,
+                  const std::string& field = "") {
+        TokenFile file = TokenFile::open_indexed(prepared(lines, field).value()->bin).value();
         std::vector<NamedTokens> files;
         files.push_back({"pairs.jsonl", std::move(file)});
         return Corpus::make(std::move(files), valid, seq_length, Cut::BetweenDocuments).value();
     }
 
-    train::TemporaryFolder folder_;
+    TemporaryFolder folder_;
     tokenizer::Tokenizer bytes_ = tokenizer::Tokenizer::bytes();
 };
 
@@ -63,6 +67,20 @@ TEST_F(Completions, PromptsAreOnlyRead) {
               (std::vector<std::int64_t>{only_read('h'), only_read('i'), 'y', 'o', 1, 'z', 1}));
     EXPECT_LT(only_read(0), 0);
     EXPECT_EQ(only_read(only_read(70000)), 70000);
+}
+
+TEST_F(Completions, ALineWithoutAPromptMayBeATextThatIsLearnedWhole) {
+    const std::string text = R"({"story": "hi", "a": "no"})",
+                      pair = R"({"q": "s", "a": "t", "story": "u"})";
+    const Corpus made = corpus(text + "\n" + pair, 0, 8, "story");
+    EXPECT_EQ(ids(made.files()[0].train),
+              (std::vector<std::int64_t>{'h', 'i', 1, only_read('s'), 't', 1}));
+    EXPECT_FALSE(prepared(text));
+    EXPECT_FALSE(prepared(text, "poem"));
+    const std::string alpaca = R"({"instruction": "do", "output": "so", "story": "hi"})";
+    EXPECT_EQ(ids(corpus(alpaca, 0, 8, "story").files()[0].train),
+              (std::vector<std::int64_t>{'h', 'i', 1}));
+    EXPECT_FALSE(prepared(alpaca));  // a conversation, and the tokenizer has no chat template
 }
 
 TEST_F(Completions, ALineWithoutOneOfTheTwoIsABadLine) {

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/temporary_folder.hpp"
 #include "worker/train/data/corpus/corpus.hpp"
 #include "worker/train/data/corpus/ngram.hpp"
 #include "worker/train/data/corpus/sampler.hpp"
@@ -16,18 +17,12 @@ namespace fs = std::filesystem;
 
 class Data : public testing::Test {
   protected:
-    Data() {
-        std::string pattern = (fs::temp_directory_path() / "roll-data-XXXXXX").string();
-        root_ = ::mkdtemp(pattern.data());
-    }
-    ~Data() override { fs::remove_all(root_); }
-
     std::string put(const std::string& name, const std::string& text) {
         std::ofstream(root_ / name, std::ios::binary) << text;
         return (root_ / name).string();
     }
 
-    fs::path root_;
+    TemporaryFolder root_;
 };
 
 // Makes a corpus whose tokens are the files' bytes.

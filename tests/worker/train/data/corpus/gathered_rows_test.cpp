@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/worker/train/processes.hpp"
+#include "tests/temporary_folder.hpp"
 #include "worker/train/data/corpus/sampler.hpp"
 #include "worker/train/data/corpus/token_writer.hpp"
 
@@ -27,7 +27,7 @@ class Gathered : public testing::Test {
         return TokenFile::open_indexed(folder_.path() / "sizes.bin").value();
     }
 
-    train::TemporaryFolder folder_;
+    TemporaryFolder folder_;
 };
 
 // Rows have nine tokens. The document of 20 tokens is cut to nine and fills a row. Then documents

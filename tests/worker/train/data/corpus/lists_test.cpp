@@ -8,7 +8,7 @@
 #include "common/files.hpp"
 #include "common/json.hpp"
 #include "common/json_records.hpp"
-#include "tests/worker/train/processes.hpp"
+#include "tests/temporary_folder.hpp"
 #include "worker/train/data/corpus/prepare.hpp"
 #include "worker/train/data/corpus/token_file.hpp"
 
@@ -38,7 +38,7 @@ class Lists : public testing::Test {
                read_file(fs::path(bin).replace_extension(".idx")).value_or("");
     }
 
-    train::TemporaryFolder top_;
+    TemporaryFolder top_;
 };
 
 TEST_F(Lists, HaveTheTokensOfTheSameLines) {

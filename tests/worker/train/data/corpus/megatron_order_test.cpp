@@ -9,7 +9,7 @@
 
 #include "common/files.hpp"
 #include "common/json.hpp"
-#include "tests/worker/train/processes.hpp"
+#include "tests/temporary_folder.hpp"
 #include "worker/train/data/corpus/numpy_shuffle.hpp"
 #include "worker/train/data/corpus/sampler.hpp"
 #include "worker/train/data/corpus/token_writer.hpp"
@@ -89,7 +89,7 @@ struct Case {
     }
 
     Json given;
-    train::TemporaryFolder folder;
+    TemporaryFolder folder;
     Corpus corpus;
     SampleRules rules;
 };

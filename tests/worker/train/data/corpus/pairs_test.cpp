@@ -1,13 +1,12 @@
 // Tests lines of preference pairs: their forms, which tokens are learned, how pairs become windows,
 // and bad lines.
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <set>
 
 #include <gtest/gtest.h>
 
-#include "tests/worker/train/processes.hpp"
+#include "tests/temporary_folder.hpp"
 #include "worker/train/data/corpus/learned.hpp"
 #include "worker/train/data/corpus/prepare.hpp"
 #include "worker/train/data/corpus/sampler.hpp"
@@ -65,7 +64,7 @@ class Pairs : public testing::Test {
         return Corpus::make(std::move(files), valid, seq_length, Cut::BetweenPairs).value();
     }
 
-    train::TemporaryFolder folder_;
+    TemporaryFolder folder_;
     bool has_template_ = true, skips_ = false;
     bool labels_ = false;  // the lines have labelled answers
     tokenizer::Tokenizer bytes_ = tokenizer::Tokenizer::bytes();
@@ -174,7 +173,7 @@ TEST_F(Pairs, ThatAreNoneAreRefusedWithLineAndValue) {
         reason(R"({"prompt": [1], "chosen": "a", "rejected": "b"})"),
         "line 2: its field \"prompt\" is [1]; allowed: a text, because the answers are texts");
     EXPECT_EQ(reason(answers(user("a"), user("b"))),
-              "line 2: has 1 messages, none with the role assistant, so there is nothing to learn");
+              "line 2: has 1 message, none with the role assistant, so there is nothing to learn");
     EXPECT_EQ(reason("[]"), "line 2: is not a JSON object");
     has_template_ = false;
     EXPECT_TRUE(reason(answers(assistant("a"), assistant("b")))

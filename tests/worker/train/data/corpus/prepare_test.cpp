@@ -13,6 +13,7 @@
 
 #include "common/files.hpp"
 #include "common/json.hpp"
+#include "tests/temporary_folder.hpp"
 #include "worker/tokenizer/bpe.hpp"
 #include "worker/train/data/corpus/token_file.hpp"
 #include "worker/train/data/corpus/token_writer.hpp"
@@ -25,12 +26,6 @@ using tokenizer::Tokenizer;
 
 class Prepare : public testing::Test {
   protected:
-    Prepare() {
-        std::string pattern = (fs::temp_directory_path() / "roll-prepare-XXXXXX").string();
-        root_ = ::mkdtemp(pattern.data());
-    }
-    ~Prepare() override { fs::remove_all(root_); }
-
     fs::path put(const std::string& name, const std::string& text) {
         std::ofstream(root_ / name, std::ios::binary) << text;
         return root_ / name;
@@ -45,7 +40,7 @@ class Prepare : public testing::Test {
         return options;
     }
 
-    fs::path root_;
+    TemporaryFolder root_;
 };
 
 // Returns a tokenizer model with a small vocabulary of bytes and pairs of them. `byte_level`

@@ -7,7 +7,7 @@
 
 #include "common/files.hpp"
 #include "common/hash.hpp"
-#include "tests/worker/train/processes.hpp"
+#include "tests/temporary_folder.hpp"
 #include "worker/train/data/corpus/prepare.hpp"
 
 namespace roll::data {
@@ -37,7 +37,7 @@ class Records : public testing::Test {
         return whole_hash(bin.bytes(), go_on).value();
     }
 
-    train::TemporaryFolder folder_;
+    TemporaryFolder folder_;
     fs::path source_ = folder_.path() / "lines.jsonl";
     tokenizer::Tokenizer bytes_ = tokenizer::Tokenizer::bytes();
 };
@@ -146,7 +146,7 @@ TEST_F(Records, AnEarlierVersionsTokensAreTakenOver) {
 }
 
 TEST(Fingerprint, ATerabyteCostsAsMuchAsAFewMegabytes) {
-    const train::TemporaryFolder folder;
+    const TemporaryFolder folder;
     const fs::path path = folder.path() / "huge.bin";
     std::ofstream(path).put('x');
     fs::resize_file(path, std::uintmax_t{1} << 40U);  // a sparse file
