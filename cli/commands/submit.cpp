@@ -235,12 +235,13 @@ Result<int> submit_sources(const Context& context, const SubmitOptions& options,
         }
     }
     ROLL_TRY(std::vector<spec::JobSpec> specs, parse_sources(sources));
+    ROLL_TRY_VOID(check_memory_limits(specs));
     for (std::string& warning : span_warnings(specs)) {
         say(warning);
         notes.push_back(std::move(warning));
     }
     if (!context.json && !options.quiet)
-        for (const std::string& warning : unsaved_warnings(specs)) say(warning);
+        for (const std::string& warning : train_warnings(specs)) say(warning);
     for (std::size_t i = 0; i < specs.size() && !options.no_git; ++i)
         add_git(specs[i], sources[i].base, specs.size());
     if (options.dry_run) return print_specs(context, specs, notes);

@@ -64,6 +64,24 @@ Result<Json> settings_of(const fs::path& directory) {
     return settings;
 }
 
+// Fails if the job sets one of these numbers and switches to another value than the adapter has,
+// because the ranks cannot then continue the adapter. The ranks compare the lists, which have
+// several forms. A resumed job continues its checkpoint, so its settings are not compared.
+Result<void> compare_settings(const Json& document, const Json& settings, const std::string& from) {
+    if (document.value("kind", Json()) == "resume") return {};
+    const Json& lora = document["train"]["lora"];
+    for (const char* key : {"r", "alpha", "rslora", "dora"}) {
+        const Json there = settings.value(key, Json());
+        if (!lora.contains(key) || there.is_null() || lora[key] == there) continue;
+        return fail(ErrorCode::InvalidArgument,
+                    fmt::format("train.lora.{} is {}; allowed: {}, as in the adapter {} from which "
+                                "the job continues; remove {}, so that Roll takes the adapter's "
+                                "value",
+                                key, dump(lora[key]), dump(there), from, key));
+    }
+    return {};
+}
+
 // Like use_adapter_settings(), for one job.
 Result<void> use_settings(Json& document, const std::string& base, const EarlierJobs& earlier,
                           std::vector<std::string>& notes) {
@@ -80,6 +98,7 @@ Result<void> use_settings(Json& document, const std::string& base, const Earlier
         ROLL_TRY(settings, settings_of(directory));
     }
     if (!settings.is_object()) return {};
+    ROLL_TRY_VOID(compare_settings(document, settings, from));
     std::string taken;
     for (const auto& [key, name] : kSettings) {
         const Json value = settings.value(key, Json());

@@ -33,8 +33,9 @@ std::vector<spec::Problem> record_problems(const spec::JobSpec& job);
 // accepted. Other jobs have no problem.
 std::vector<spec::Problem> schedule_problems(std::string_view document);
 
-// Returns the warning of spec::unsaved_warning() for each training of the jobs and of their chains.
-// A job with a time limit of at most an hour has no warning, because it has little to lose.
-std::vector<std::string> unsaved_warnings(const std::vector<spec::JobSpec>& jobs);
+// Returns the warnings of spec::idle_warnings() and spec::unsaved_warning() for each training of
+// the jobs and of their chains. A job with a time limit of at most an hour has little to lose, so
+// it has no warning of unsaved progress.
+std::vector<std::string> train_warnings(const std::vector<spec::JobSpec>& jobs);
 
 }  // namespace roll::cli

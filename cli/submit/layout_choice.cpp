@@ -299,6 +299,21 @@ std::vector<std::string> layout_lines(const Json& report) {
     return lines;
 }
 
+Result<void> check_memory_limits(const std::vector<spec::JobSpec>& jobs) {
+    for (const spec::JobSpec& job : jobs) {
+        const auto train =
+            job.trains() ? spec::train_spec(job.document.text()) : tl::unexpected(Error{});
+        if (train && train->parallel.memory_limit > 0) {
+            const auto plan = ask_rank("plan", job.document.text(), {"--json"});
+            if (!plan && plan.error().message.starts_with("parallel.memory_limit is"))
+                return fail(plan.error().code,
+                            fmt::format("{} cannot be queued: {}", job.name, plan.error().message));
+        }
+        ROLL_TRY_VOID(check_memory_limits(job.then));
+    }
+    return {};
+}
+
 std::vector<std::string> span_warnings(const std::vector<spec::JobSpec>& jobs) {
     std::vector<std::string> warnings;
     for (const spec::JobSpec& job : jobs) {

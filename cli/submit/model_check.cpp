@@ -164,8 +164,18 @@ std::optional<ModelCheck::Model> ModelCheck::sized_model(const CheckedJob& job,
             model.parameters.push_back(tensor.name);
         return {};
     };
-    if (const auto built = build(); !built)
-        job.note("model", "is invalid: " + built.error().message);
+    if (const auto built = build(); !built) {
+        // The message for an unknown key ends with the key, which is a key of `model`.
+        const std::string &message = built.error().message, mark = " has no config key ";
+        const std::size_t at = message.find(mark);
+        const std::string key = at == message.npos ? "" : message.substr(at + mark.size());
+        if (sizes.contains(key))
+            job.note("model." + key, fmt::format("is {}, but {}; remove it, or choose another "
+                                                 "model.family",
+                                                 dump(sizes[key]), message));
+        else
+            job.note("model", "is invalid: " + message);
+    }
     return model;
 }
 
@@ -240,21 +250,31 @@ void check_freeze(const CheckedJob& job, const std::vector<std::string>& paramet
         job.note("model.freeze", "freezes all parameters, so there is nothing to train");
 }
 
-// Checks that every pattern in train.optimizer.groups matches a parameter. Skips jobs with LoRA,
-// because `parameters` lacks LoRA's matrices. The trainer checks the patterns of jobs with LoRA.
+// Checks that every pattern in train.optimizer.groups and train.optimizer.decays matches a
+// parameter. Skips jobs with LoRA, because `parameters` lacks LoRA's matrices. The trainer checks
+// the groups of jobs with LoRA.
 void check_groups(const CheckedJob& job, const std::vector<std::string>& parameters) {
     if (job.train.contains("lora") || parameters.size() < 2) return;
+    const auto check_glob = [&](const std::string& path, const std::string& glob) {
+        if (std::ranges::any_of(parameters, [&](const std::string& name) {
+                return ::fnmatch(glob.c_str(), name.c_str(), 0) == 0;
+            }))
+            return;
+        job.note(path, fmt::format("has {}, which matches no parameter; parameters are named {}, "
+                                   "{} and so on",
+                                   glob, parameters[0], parameters[1]));
+    };
+    const Json given = object_of(job.train, "optimizer");
+    // A reward model has a parameter that `parameters` lacks. A resumed job is not refused, because
+    // its stored file was accepted before.
+    const bool scores = spec::objective_name(job.document.value("objective", Json())) == "reward";
+    const Json decays = scores || job.resumes() ? Json::object() : object_of(given, "decays");
+    for (const auto& [glob, ignored] : decays.items()) check_glob("train.optimizer.decays", glob);
     spec::OptimizerSpec optimizer;
-    if (!spec::read_update_rule(job.train.value("optimizer", Json::object()), optimizer)) return;
+    if (!spec::read_update_rule(given, optimizer)) return;
     for (std::size_t i = 0; i < optimizer.groups.size(); ++i)
         for (const std::string& glob : optimizer.groups[i].globs)
-            if (std::ranges::none_of(parameters, [&](const std::string& name) {
-                    return ::fnmatch(glob.c_str(), name.c_str(), 0) == 0;
-                }))
-                job.note(fmt::format("train.optimizer.groups[{}].match", i),
-                         fmt::format("has {}, which matches no parameter; parameters are named "
-                                     "{}, {} and so on",
-                                     glob, parameters[0], parameters[1]));
+            check_glob(fmt::format("train.optimizer.groups[{}].match", i), glob);
 }
 
 }  // namespace

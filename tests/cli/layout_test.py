@@ -185,6 +185,17 @@ class Layout(unittest.TestCase):
         told = self.refusal(job(sweep={'train.seed': [1, 2]}))
         self.assertIn('sweep', told)
 
+    def test_a_job_that_cannot_fit_its_limit_is_not_queued(self):
+        given = {'parallel__layout': 'given', 'train__micro_batch_size': 1}
+        for recompute in ('none', 'auto'):
+            done = self.run_command('submit', job(**given, parallel__memory_limit='1MiB',
+                                                  parallel__recompute=recompute), '--dry-run')
+            self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+            self.assertRegex(done.stderr, r'auto cannot be queued: parallel\.memory_limit is 1 MiB \(1048576 bytes\), '
+                                          'but a rank of stage 0 needs')
+        done = self.run_command('submit', job(**given), '--dry-run')
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_64_ranks_need_only_seconds_of_processor_time(self):
         spec = job(resources__nodes=8, model__num_hidden_layers=32, train__global_batch_size=512,
                    parallel__memory_limit='1GiB')

@@ -121,6 +121,15 @@ class ModelCheck(unittest.TestCase):
         os.makedirs(os.path.join(self.work, 'empty'))
         self.assertNotIn('did you mean', '\n'.join(self.problems(self.job({'from': 'empty'}))))
 
+    def test_a_pattern_of_the_weight_decay_matches_a_parameter(self):
+        job = self.job({'from': self.model('decayed')})
+        job['train']['optimizer'] = {'decays': {'*norm*': True, 'embed.*': False}}
+        found = self.problems(job)
+        self.assertEqual(len(found), 1, found)
+        self.assertIn('train.optimizer.decays has embed.*, which matches no parameter; parameters are', found[0])
+        job['train']['optimizer'] = {'decays': {'*norm*': True}}
+        self.assertEqual(self.problems(job), [])
+
     def test_a_larger_vocabulary_is_not_advised_where_it_is_refused(self):
         job = self.job({'from': self.model('few', ids=600)})
         self.assertIn('or set model.vocab_size 640', '\n'.join(self.problems(job)))
@@ -191,7 +200,7 @@ class ModelCheck(unittest.TestCase):
         for pattern, model, changes in [
                 (r'^model\.family is lama: no family file covers lama; known: .*llama',
                  {**sizes, 'family': 'lama'}, {}),
-                (r'model is invalid: family llama has no config key sliding_window',
+                (r'^model\.sliding_window is 8, but family llama has no config key sliding_window; remove it',
                  {**sizes, 'sliding_window': 8}, {}),
                 (r'model\.freeze\[1\] is x\*', {**sizes, 'freeze': ['embedding*', 'x*']}, {}),
                 (r'model\.vocab_size is 300; allowed: at least 600', {**sizes, 'vocab_size': 300},
@@ -220,9 +229,12 @@ class ModelCheck(unittest.TestCase):
         with open(path, 'w', encoding='utf-8') as file:
             json.dump(job, file)
         for option, shown in (('from=other', 'r 16, alpha 8, targets ["q_proj"], as in the adapter other'),
-                              ('r=5', 'alpha 8, targets ["q_proj"], as in the adapter first')):
+                              ('r=4', 'alpha 8, targets ["q_proj"], as in the adapter first')):
             done = self.run_ctl('submit', '--dry-run', path, '--set', 'train.lora.' + option)
             self.assertEqual(json.loads(done.stdout)['notes'], ['train.lora: ' + shown], done.stderr)
+        done = self.run_ctl('submit', '--dry-run', path, '--set', 'train.lora.r=5')
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn('train.lora.r is 5; allowed: 4, as in the adapter first from which', done.stderr)
 
     def test_a_wrong_option_is_named_with_its_value(self):
         for words, message in ((['--time', '5'], '--time is 5; allowed: a duration such as '),

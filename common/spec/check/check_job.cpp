@@ -11,6 +11,7 @@
 #include "common/spec/check/read_job.hpp"
 #include "common/spec/check/rules.hpp"
 #include "common/spec/check/sizes.hpp"
+#include "common/spec/check/train_rules.hpp"
 #include "common/spec/job/resources.hpp"
 #include "common/spec/schema/schema.hpp"
 #include "common/spec/train/train.hpp"
@@ -71,8 +72,17 @@ std::vector<Problem> not_utf8(const Json& document) {
     return problems;
 }
 
+// Returns the smallest number of ranks of the job's resources and of their variants.
+int fewest_ranks(const Json& document) {
+    const Resources base = read_resources(document["resources"]);
+    int ranks = base.nodes * base.ranks_per_node();
+    for (const Resources& variant : read_variants(document["resources"]))
+        ranks = std::min(ranks, variant.nodes * variant.ranks_per_node());
+    return ranks;
+}
+
 // Returns the problem that train_spec() finds in the document of a training job that has passed all
-// other checks. Returns an empty list if there is no problem.
+// other checks, and the problems of its faults. Returns an empty list if there is no problem.
 std::vector<Problem> unreadable(Json document) {
     // rollctl replaces these keys by chosen values before it sends the job. Until then, check other
     // values in place of `auto`.
@@ -80,7 +90,8 @@ std::vector<Problem> unreadable(Json document) {
         document["parallel"].erase("layout");
     if (document["train"]["micro_batch_size"] == "auto") document["train"]["micro_batch_size"] = 1;
     const auto spec = train_spec(document.dump());
-    return spec ? std::vector<Problem>() : std::vector<Problem>{{"", spec.error().message}};
+    if (!spec) return {{"", spec.error().message}};
+    return fault_problems(*spec, fewest_ranks(document));
 }
 
 // Checks the sizes in the document once for each variant, with the variant's resources in place of

@@ -8,6 +8,8 @@
 #include "common/spec/check/member.hpp"
 #include "common/spec/check/rules.hpp"
 #include "common/spec/job/log_name.hpp"
+#include "common/spec/job/retry.hpp"
+#include "common/spec/schema/units.hpp"
 
 namespace roll::spec {
 namespace {
@@ -123,6 +125,36 @@ std::vector<Problem> check_secrets(const Json& document) {
     return problems;
 }
 
+// Checks the times of the job. Refuses a hang time of 0, because it could mean never or at once.
+std::vector<Problem> check_times(const Json& document) {
+    std::vector<Problem> problems;
+    const auto refuse = [&](const std::string& path, std::string message) {
+        problems.push_back({path, std::move(message)});
+    };
+    for (const char* key : {"hang_after", "hang_first_step"}) {
+        const std::string time = document.value(key, "auto");
+        if (time != "auto" && time != "never" && parse_duration(time).value().count() == 0)
+            refuse(key, fmt::format("is {}; allowed: auto, never, or at least 1s", time));
+    }
+    const Json &begin = member(document, "begin"), &deadline = member(document, "deadline");
+    if (begin.is_string() && deadline.is_string() &&
+        parse_instant(begin.get<std::string>()).value() >=
+            parse_instant(deadline.get<std::string>()).value())
+        refuse("begin", fmt::format("is {}; allowed: a time before the deadline, {}",
+                                    begin.get<std::string>(), deadline.get<std::string>()));
+    // A backoff above the default of backoff_max is used as it is, so only a given backoff_max
+    // contradicts it.
+    const Json& retry = document["retry"];
+    const auto most = parse_duration(retry["backoff_max"].get<std::string>()).value();
+    if (most != Retry().backoff_max &&
+        parse_duration(retry["backoff"].get<std::string>()).value() > most)
+        refuse("retry.backoff",
+               fmt::format("is {}; allowed: at most retry.backoff_max, which is {}",
+                           retry["backoff"].get<std::string>(),
+                           retry["backoff_max"].get<std::string>()));
+    return problems;
+}
+
 // Checks that a conversion has one source, and that this source is a job if convert.of is "best",
 // because a directory has no recorded losses.
 std::vector<Problem> check_source(const Json& document) {
@@ -142,9 +174,9 @@ std::vector<Problem> check_source(const Json& document) {
 
 std::vector<Problem> job_problems(const Json& document) {
     using Rule = std::vector<Problem> (*)(const Json&);
-    constexpr std::array<Rule, 9> kRules{check_exit_codes, check_environment, check_secrets,
-                                         check_container,  check_files,       check_resources,
-                                         check_processes,  check_log_names,   check_source};
+    constexpr std::array<Rule, 10> kRules{
+        check_exit_codes, check_environment, check_secrets,   check_container, check_files,
+        check_resources,  check_processes,   check_log_names, check_source,    check_times};
     for (const Rule rule : kRules)
         if (std::vector<Problem> problems = rule(document); !problems.empty()) return problems;
     return {};

@@ -323,55 +323,6 @@ void check_rates(const Json& document, std::vector<Problem>& problems) {
                                    *decay));
 }
 
-bool holds_nothing_out(const Json& document) {
-    const Json valid = key_at(document, "/data/valid");
-    return valid.is_object() ? valid.empty() : valid == 0;
-}
-
-// Returns true if the metric at `pointer` is the score of an evaluation task ("task_..."). Such a
-// metric needs no validation set.
-bool is_of_task(const Json& document, const char* pointer) {
-    const Json metric = key_at(document, pointer);
-    return metric.is_string() && metric.get<std::string>().starts_with("task_");
-}
-
-void check_early_stop(const Json& document, std::vector<Problem>& problems) {
-    const auto patience = positive(document, "/train/early_stop/patience");
-    if (!patience) return;
-    const bool of_task = is_of_task(document, "/train/early_stop/metric");
-    const auto refuse = [&](const std::string& why) {
-        problems.push_back(
-            {"train.early_stop.patience", fmt::format("is {}, but {}", *patience, why)});
-    };
-    if (!of_task && holds_nothing_out(document))
-        return refuse("data.valid holds out no data; allowed: 0, or set data.valid");
-    if (!of_task && !positive(document, "/train/valid_every"))
-        refuse(
-            "train.valid_every is 0, so nothing is validated during training; allowed: 0, or set "
-            "train.valid_every");
-    if (of_task && !positive(document, "/train/evaluation/every"))
-        refuse(
-            "train.evaluation.every is 0, so no task is measured during training; allowed: 0, or "
-            "set train.evaluation.every");
-}
-
-void check_best_metric(const Json& document, std::vector<Problem>& problems) {
-    const bool keeps = key_at(document, "/checkpoint/keep_best") == true;
-    if (keeps && !is_of_task(document, "/train/best/metric") && holds_nothing_out(document))
-        problems.push_back({"checkpoint.keep_best",
-                            "is true, but data.valid holds out no data; allowed: false, or set "
-                            "data.valid"});
-    if (keeps) return;
-    if (key_at(document, "/export/of") == "best")
-        problems.push_back({"export.of",
-                            "is `best`, but checkpoint.keep_best is false; set export.of to "
-                            "`last`, or checkpoint.keep_best to true"});
-    if (key_at(document, "/train/best").is_object())
-        problems.push_back({"train.best",
-                            "selects the best checkpoint, but checkpoint.keep_best is false; "
-                            "remove train.best, or set checkpoint.keep_best to true"});
-}
-
 // Checks the keys that use the average of the weights.
 void check_average(const Json& document, std::vector<Problem>& problems) {
     const bool averages = key_at(document, "/train/ema").is_object();
@@ -440,8 +391,7 @@ std::vector<Problem> impossible_sizes(const Json& document) {
     check_run_length(document, problems);
     check_train_on(document, problems);
     check_rates(document, problems);
-    check_early_stop(document, problems);
-    check_best_metric(document, problems);
+    append(problems, measure_problems(document));
     check_average(document, problems);
     check_retention(document, problems);
     append(problems, valid_set_problems(document));

@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "common/json.hpp"
 #include "common/spec/schema/problem.hpp"
+#include "common/spec/train/train.hpp"
 
 namespace roll::spec {
 
@@ -23,8 +25,19 @@ std::vector<Problem> batch_problems(const Json& document, std::optional<std::int
 // data.split, data.packing and data.truncate.
 std::vector<Problem> blend_problems(const Json& document);
 
+// Returns a problem for each fault whose rank or step the job does not have. `ranks`: number of
+// ranks.
+std::vector<Problem> fault_problems(const TrainSpec& spec, int ranks);
+
+// Returns a warning for each key that has no effect. These keys are not refused, because --set or a
+// sweep may turn off what they belong to.
+std::vector<std::string> idle_warnings(const TrainSpec& spec);
+
 // Checks train.loss_scale.
 std::vector<Problem> loss_scale_problems(const Json& document);
+
+// Checks train.early_stop, train.best, train.sample and train.evaluation.
+std::vector<Problem> measure_problems(const Json& document);
 
 // Checks the keys of `model` that cannot be combined with model.from, and the keys that need
 // model.from.

@@ -37,12 +37,22 @@ class AdapterSettings : public testing::Test {
 };
 
 TEST_F(AdapterSettings, AreThoseOfTheAdapterUnlessTheJobSetsThem) {
-    EXPECT_EQ(lora({{"from", "adapter"}, {"alpha", 8}}),
-              Json::parse(R"({"from": "adapter", "alpha": 8, "r": 16, "dora": true,
+    EXPECT_EQ(lora({{"from", "adapter"}, {"dropout", 0.1}}),
+              Json::parse(R"({"from": "adapter", "dropout": 0.1, "r": 16, "alpha": 32, "dora": true,
                               "targets": ["q_proj", "v_proj"], "rank_pattern": {"v_proj": 4}})"));
     EXPECT_EQ(notes_, (std::vector<std::string>{
-                          R"(train.lora: r 16, dora true, targets ["q_proj","v_proj"], )"
+                          R"(train.lora: r 16, alpha 32, dora true, targets ["q_proj","v_proj"], )"
                           R"(rank_pattern {"v_proj":4}, as in the adapter adapter)"}));
+}
+
+TEST_F(AdapterSettings, ThatTheJobContradictsAreRefused) {
+    EXPECT_EQ(lora({{"from", "adapter"}, {"r", 8}}),
+              "train.lora.r is 8; allowed: 16, as in the adapter adapter from which the job "
+              "continues; remove r, so that Roll takes the adapter's value");
+    EXPECT_TRUE(lora({{"from", "adapter"}, {"dora", false}}).is_string());
+    EXPECT_TRUE(lora({{"from", "adapter"}, {"r", 16}, {"alpha", 32.0}}).is_object());
+    Json resumed = {{"kind", "resume"}, {"train", {{"lora", {{"from", "adapter"}, {"r", 8}}}}}};
+    EXPECT_TRUE(use_adapter_settings(resumed, top_, notes_));
 }
 
 TEST_F(AdapterSettings, ThatAreMissingAreTheDefaultsOfPeft) {
@@ -55,16 +65,16 @@ TEST_F(AdapterSettings, OfJobsInAChainAreThoseOfTheEarlierJob) {
     const auto job = [](const char* name, const Json& lora) {
         return Json{{"name", name}, {"train", {{"lora", lora}}}};
     };
-    Json document = job("sft", {{"from", "adapter"}, {"r", 8}});
+    Json document = job("sft", {{"from", "adapter"}, {"r", 16}});
     document["then"] = {job("first", {{"from", "{previous.result}"}, {"dropout", 0.1}}),
-                        job("second", {{"from", "{sft.result}"}, {"alpha", 1}}),
+                        job("second", {{"from", "{sft.result}"}, {"dropout", 0.2}}),
                         job("other", {{"from", "{nobody.result}"}})};
     ASSERT_TRUE(use_adapter_settings(document, top_, notes_));
     const Json &sft = document["train"]["lora"], &then = document["then"];
     EXPECT_EQ(sft["alpha"], 32);
     Json first = sft, second = sft;
     first.update({{"from", "{previous.result}"}, {"dropout", 0.1}});
-    second.update({{"from", "{sft.result}"}, {"alpha", 1}});
+    second.update({{"from", "{sft.result}"}, {"dropout", 0.2}});
     EXPECT_EQ(then[0]["train"]["lora"], first);
     EXPECT_EQ(then[1]["train"]["lora"], second);
     EXPECT_EQ(then[2]["train"]["lora"], Json({{"from", "{nobody.result}"}}));

@@ -61,5 +61,19 @@ TEST_F(BadSteps, AFullDiskIsNoticedBySavesAndASlowRankNeedsATime) {
               "train.faults[2].ms belongs to kind slow; remove ms, or set kind to slow\n");
 }
 
+TEST_F(BadSteps, AFaultIsInARankAndAStepOfTheJob) {
+    Json json = train_file();
+    json["train"]["faults"] = {{{"rank", 1}, {"step", 10}, {"phase", "forward"}, {"kind", "kill"}},
+                               {{"rank", 2}, {"step", 11}, {"phase", "forward"}, {"kind", "kill"}}};
+    EXPECT_EQ(problems(json),
+              "train.faults[1].rank is 2; allowed: 0 to 1, the ranks of the job\n"
+              "train.faults[1].step is 11; allowed: 1 to 10, the steps of the job "
+              "(train.steps)\n");
+    json["train"]["faults"].erase(1);
+    EXPECT_EQ(problems(json), "");
+    json["resources"]["variants"] = {{{"slots_per_node", 1}}};
+    EXPECT_EQ(problems(json), "train.faults[0].rank is 1; allowed: 0 to 0, the ranks of the job\n");
+}
+
 }  // namespace
 }  // namespace roll::spec

@@ -13,7 +13,13 @@
 namespace roll::spec {
 namespace {
 
-class Evaluation : public JobFiles {};
+class Evaluation : public JobFiles {
+  protected:
+    void SetUp() override {
+        JobFiles::SetUp();
+        std::ofstream(base + "/task.yaml") << "task: arithmetic";
+    }
+};
 
 TEST_F(Evaluation, TheAverageOfTheWeightsIsUsedOnlyIfThereIsOne) {
     Json json = train_file();
@@ -50,18 +56,66 @@ TEST_F(Evaluation, AnyMetricDecidesAboutTheBestCheckpointAndEarlyStop) {
               "train.best, or set checkpoint.keep_best to true\n");
     json["checkpoint"]["keep_best"] = true;
     json["data"]["valid"] = 0;  // a task needs no validation set
+    json["train"]["evaluation"] = {{"tasks", {"task.yaml"}}};
     json["train"]["early_stop"] = {
         {"patience", 3}, {"metric", "task_acc/arithmetic"}, {"mode", "min"}};
     EXPECT_EQ(problems(json),
               "train.early_stop.patience is 3, but train.evaluation.every is 0, so no task is "
               "measured during training; allowed: 0, or set train.evaluation.every\n");
-    json["train"]["evaluation"] = {{"every", 10}};
+    json["train"]["evaluation"]["every"] = 10;
     const ParsedJob job = parse(json);
     ASSERT_TRUE(job.ok());
     const TrainSpec train = train_spec(job.spec.document.text()).value();
     EXPECT_EQ(train.best.name, "task_acc/arithmetic");
     EXPECT_TRUE(train.best.higher);
     EXPECT_FALSE(train.early_stop.metric.higher);
+}
+
+TEST_F(Evaluation, TheMetricIsOneThatTheJobMeasures) {
+    const auto refused = [&](const char* metric, const Json& keys = Json::object()) {
+        Json json = train_file();
+        json["train"]["valid_every"] = 5;
+        json["train"]["evaluation"]["every"] = 0;
+        json["train"]["early_stop"] = {{"patience", 3}, {"metric", metric}};
+        json.merge_patch(keys);
+        return problems(json);
+    };
+    EXPECT_EQ(refused("accuracy"),
+              "train.early_stop.metric is accuracy, which this job does not measure; allowed: "
+              "valid_loss, valid_perplexity, valid_bits_per_byte, ngram2_bits_per_byte, or "
+              "task_acc/TASK\n");
+    const Json sets{{"data", {{"valid", {{"tail", 0.25}}}}}};
+    EXPECT_EQ(refused("valid_loss/tail", sets), "");
+    EXPECT_EQ(refused("valid_perplexity", sets), "");
+    EXPECT_EQ(refused("valid_loss/head", sets),
+              "train.early_stop.metric is valid_loss/head, which this job does not measure; "
+              "allowed: valid_loss, valid_perplexity, valid_bits_per_byte, ngram2_bits_per_byte, "
+              "each also with /SET (a set in data.valid, such as valid_loss/tail), or "
+              "task_acc/TASK\n");
+    EXPECT_EQ(refused("task_f1/x"),
+              "train.early_stop.metric is task_f1/x; allowed for a task: task_acc/TASK or "
+              "task_acc_norm/TASK\n"
+              "train.early_stop.patience is 3, but train.evaluation.every is 0, so no task is "
+              "measured during training; allowed: 0, or set train.evaluation.every\n");
+    const Json best{{"checkpoint", {{"keep_best", true}}},
+                    {"train", {{"early_stop", nullptr}, {"best", {{"metric", "task_acc/x"}}}}}};
+    EXPECT_EQ(refused("", best),
+              "train.best.metric is task_acc/x, but train.evaluation.tasks names no task; set "
+              "tasks, or choose a metric of the validation, such as valid_loss\n");
+}
+
+TEST_F(Evaluation, AnIntervalNeedsPromptsOrTasks) {
+    Json json = train_file();
+    json["train"]["sample"] = {{"every", 4}};
+    json["train"]["evaluation"] = {{"every", 2}, {"tasks", Json::array()}};
+    EXPECT_EQ(problems(json),
+              "train.sample.every is 4, but train.sample.prompts is empty, so no text is sampled; "
+              "allowed: 0, or set prompts\n"
+              "train.evaluation.every is 2, but train.evaluation.tasks is empty, so no task is "
+              "measured; allowed: 0, or set tasks\n");
+    json["kind"] = "resume";
+    json["resume"] = {{"job", 1}};
+    EXPECT_EQ(problems(json), "");
 }
 
 TEST_F(Evaluation, TheNameOfASetIsInDataValid) {

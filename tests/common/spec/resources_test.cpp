@@ -44,6 +44,33 @@ TEST(JobResources, WhatCannotBeIsSaid) {
               "resources.variants[0].segment is 2; allowed: a divisor of nodes 3");
 }
 
+TEST(JobResources, TimesThatContradictEachOtherAreRefused) {
+    EXPECT_EQ(problem(R"({"time": "0s"})"),
+              "resources.time is \"0s\"; allowed: at least 1s; without `time`, the job has no time "
+              "limit");
+    EXPECT_EQ(problem(R"({"time": "1h", "variants": [{"time": "00:00:00"}]})").substr(0, 40),
+              "resources.variants[0].time is \"00:00:00\"");
+    const auto of = [](const char* keys) {
+        const ParsedJob job =
+            check_job(Json::parse(R"({"name": "x", "kind": "command", "command": ["true"], )" +
+                                  std::string(keys) + "}"),
+                      "/");
+        return job.ok() ? "" : job.problems[0].path + " " + job.problems[0].message;
+    };
+    for (const auto& [keys, told] : std::vector<std::pair<const char*, const char*>>{
+             {R"("hang_after": "0s")", "hang_after is 0s; allowed: auto, never, or at least 1s"},
+             {R"("hang_first_step": "0s")",
+              "hang_first_step is 0s; allowed: auto, never, or at least 1s"},
+             {R"("hang_after": "never")", ""},
+             {R"("begin": "2026-11-23", "deadline": "2026-11-22")",
+              "begin is 2026-11-23; allowed: a time before the deadline, 2026-11-22"},
+             {R"("begin": "2026-11-21", "deadline": "2026-11-22")", ""},
+             {R"("retry": {"backoff": "10m", "backoff_max": "5m"})",
+              "retry.backoff is 10m; allowed: at most retry.backoff_max, which is 5m"},
+             {R"("retry": {"backoff": "10m"})", ""}})
+        EXPECT_EQ(of(keys), told);
+}
+
 TEST(JobResources, AGangHasASlotForEachProcessAndNeedsAWorkerThatKnowsGangs) {
     const JobSpec gang = parse(R"({"nodes": 2, "tasks_per_node": 4})").spec;
     EXPECT_EQ(gang.resources.tasks_per_node, 4);

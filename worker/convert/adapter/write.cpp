@@ -41,6 +41,7 @@ struct Written {
     std::size_t tensors = 0;
     std::size_t files = 0;
     std::int64_t bytes = 0;
+    std::int64_t parameters = 0;
     tensor::DType dtype = tensor::DType::F32;
 };
 
@@ -50,6 +51,7 @@ Result<void> write_config(const Json& config, const Plan& plan, const fs::path& 
     written.tensors += plan.tensors.size();
     written.files += plan.files.size();
     written.bytes += plan.bytes;
+    written.parameters += plan.parameters;
     written.dtype = plan.dtype;
     return write_file_atomically(directory / "adapter_config.json", config.dump(2) + "\n");
 }
@@ -172,7 +174,7 @@ Result<Report> convert_adapters(const Input& input, const Output& output, const 
                   written.files,
                   0,
                   written.bytes,
-                  0,
+                  written.parameters,
                   written.dtype,
                   {},
                   {},
