@@ -93,19 +93,26 @@ TEST(StepSums, AreAddedInTheOrderOfTheRanks) {
                 NotedGroups noted(fabric, axes, rank);
                 StepParts own{.squares = part(place.pp, place.dp, place.tp)};
                 if (place.pp == axes.pp - 1) own.loss = part(place.pp, place.dp, 0);
-                const StepSums sums = step_sums(noted.groups(), own, shared);
+                const std::vector<double> extra = {0.5 + rank, -1.0 * rank};
+                const StepSums sums = step_sums(noted.groups(), own, shared, extra);
                 EXPECT_EQ(sums.whole.loss, loss);
                 EXPECT_EQ(sums.own_loss, part(axes.pp - 1, place.dp, 0));
                 const auto replica = static_cast<std::size_t>(place.dp);
                 EXPECT_EQ(sums.whole.squares, shared ? squares : squares_D[replica]);
                 EXPECT_EQ(sums.squares_D, shared ? std::vector<double>{squares} : squares_D);
+                ASSERT_EQ(sums.extra_RN.sizes(), (at::IntArrayRef{axes.ranks(), 2}));
+                for (int r = 0; r < axes.ranks(); ++r) {
+                    EXPECT_EQ(sums.extra_RN[r][0].item<double>(), 0.5 + r);
+                    EXPECT_EQ(sums.extra_RN[r][1].item<double>(), -1.0 * r);
+                }
                 EXPECT_EQ(noted.sites, std::vector<Site>{Site::StepSums});
             });
         }
 }
 
 // Apart from the number of targets, which all ranks need before the first backward, a step has one
-// transfer of a few numbers.
+// transfer of a few numbers. It also carries the caller's numbers, which a repeated step does not
+// ask for again.
 TEST(StepSums, AreOneTransferOfAStep) {
     struct Case {
         Axes axes;
@@ -125,11 +132,21 @@ TEST(StepSums, AreOneTransferOfAStep) {
             NotedGroups noted(fabric, one.axes, rank);
             TrainStep step(job.config, job.schedule, noted.groups(), job.options);
             const std::vector<Microbatch> batch = job.batch(0);
-            step.run(std::span(batch).subspan(noted.dp.rank() * 2, 2), 1e-2);
+            const auto own = std::span(batch).subspan(noted.dp.rank() * 2, 2);
+            int calls = 0;
+            const auto extra = [&] { return std::vector{1.0 * rank, 1.0 * ++calls}; };
+            // The loss exceeds its limit, so the weights stay and the step can be repeated.
+            const StepResult result = step.run(own, 1e-2, 1, false, {.loss = 0}, extra);
             std::vector<Site> expected;
             if (one.axes.dp > 1) expected.push_back(Site::TokenCount);
             expected.push_back(Site::StepSums);
             EXPECT_EQ(noted.sites, expected) << "rank " << rank << " of " << one.axes.ranks();
+            for (int r = 0; r < one.axes.ranks(); ++r) {
+                EXPECT_EQ(result.extra_RN[r][0].item<double>(), r);
+                EXPECT_EQ(result.extra_RN[r][1].item<double>(), 1);
+            }
+            EXPECT_EQ(step.repeat(own).loss, result.loss);
+            EXPECT_EQ(calls, 1);
         });
     }
 }
