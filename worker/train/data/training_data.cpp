@@ -236,7 +236,7 @@ data::LearnedDocuments learned_of(const data::Corpus& corpus, const spec::TrainS
         if (next.empty()) next = "join short documents into longer ones";
     }
     const std::string which = spec.data.pairs ? "pair" : spec.data.labels ? "answer" : "document";
-    throw RankFailure(2, "data.train: none of the " + counted(counts.documents, which) + " has " +
+    throw RankFailure(2, "data.train: of " + counted(counts.documents, which) + ", none has " +
                              (spec.data.pairs ? "two answers with " : "") +
                              "a token to learn: " + why + "; " + next);
 }

@@ -36,10 +36,10 @@ Validation::Validation(const spec::TrainSpec& spec, const data::Corpus& train,
     };
     for (const ValidSet& set : sets_)
         if (std::all_of(set.windows.begin(), set.windows.end(), is_silent))
-            throw RankFailure(2, "data.valid: none of the " +
+            throw RankFailure(2, "data.valid: of " +
                                      counted(set.windows.size(), "validation window") +
                                      (set.name.empty() ? "" : " of " + set.name) +
-                                     " has a token to predict; hold out more text, or raise "
+                                     ", none has a token to predict; hold out more text, or raise "
                                      "train.seq_length");
 }
 

@@ -164,7 +164,7 @@ class SftTest(RankCase):
         long = os.path.join(self.top, 'long.jsonl')
         write_text(long, json.dumps({'prompt': 'a' * 80, 'completion': 'b'}) + '\n')
         document = self.pairs(4, path, dp=1, data__valid={'asked': [long]})
-        self.refused(document, 2, 'validation windows of asked has a token to predict')
+        self.refused(document, 2, 'data.valid: of 1 validation window of asked, none has a token to predict')
 
     def write_sizes(self, name, *sizes):
         """Writes pairs of the given sizes in bytes."""
@@ -196,7 +196,7 @@ class SftTest(RankCase):
 
     def test_a_job_that_learns_nothing_is_refused(self):
         path = self.write_sizes('pairs.jsonl', (33, 5), (60, 9), (0, 1))
-        self.refused(self.pairs(2, path, dp=1), 2, 'data.train: none of the 3 documents has a token to learn: 2 '
+        self.refused(self.pairs(2, path, dp=1), 2, 'data.train: of 3 documents, none has a token to learn: 2 '
                      'with no completion in the first 33 tokens, 1 with a single token (the first token of a document '
                      'is never predicted); set train.seq_length to 68 so that none is cut')
         lines = os.path.join(self.top, 'lines.jsonl')
