@@ -202,7 +202,7 @@ class SftTest(RankCase):
         lines = os.path.join(self.top, 'lines.jsonl')
         write_text(lines, '{"text": "a"}\n' * 80)
         document = self.document(2, dp=1, data={'train': [lines], 'valid': 0.0, 'attention': 'within_documents'})
-        self.refused(document, 2, 'none of the 80 documents has a token to learn: 80 with a single token')
+        self.refused(document, 2, 'of 80 documents, none has a token to learn: 80 with a single token')
         document['data']['attention'] = 'across_documents'
         self.run_whole(3, 1, document)
 
