@@ -89,15 +89,19 @@ std::set<std::string> names_of(const std::map<std::string, std::string>& environ
 // Returns whether a variable of this name configures the container runtime itself, such as the
 // place where it keeps its images. The runtime must get roll-worker's value of such a variable.
 bool configures_runtime(const std::string& name) {
-    constexpr std::array<std::string_view, 7> kNames = {"HOME",
-                                                        "PATH",
-                                                        "TMPDIR",
-                                                        "REGISTRY_AUTH_FILE",
-                                                        "LD_PRELOAD",
-                                                        "LD_LIBRARY_PATH",
-                                                        "DBUS_SESSION_BUS_ADDRESS"};
-    constexpr std::array<std::string_view, 4> kPrefixes = {"XDG_", "CONTAINERS_", "PODMAN_",
-                                                           "ENROOT_"};
+    constexpr std::array<std::string_view, 12> kNames = {"HOME",
+                                                         "PATH",
+                                                         "TMPDIR",
+                                                         "REGISTRY_AUTH_FILE",
+                                                         "LD_PRELOAD",
+                                                         "LD_LIBRARY_PATH",
+                                                         "DBUS_SESSION_BUS_ADDRESS",
+                                                         "ENROOT_CACHE_PATH",
+                                                         "ENROOT_CONFIG_PATH",
+                                                         "ENROOT_DATA_PATH",
+                                                         "ENROOT_RUNTIME_PATH",
+                                                         "ENROOT_TEMP_PATH"};
+    constexpr std::array<std::string_view, 3> kPrefixes = {"XDG_", "CONTAINERS_", "PODMAN_"};
     return std::ranges::find(kNames, name) != kNames.end() ||
            std::ranges::any_of(kPrefixes,
                                [&](std::string_view start) { return name.starts_with(start); });
@@ -374,10 +378,10 @@ void run_left_over(const std::vector<Program>& programs) {
     }
     const Instant until = boot_now() + kRemoveTime;
     for (const pid_t pid : running) {
-        while (::waitpid(pid, nullptr, WNOHANG) == 0) {
-            if (boot_now() >= until) ::kill(pid, SIGKILL);
+        bool runs = true;
+        while ((runs = ::waitpid(pid, nullptr, WNOHANG) == 0) && boot_now() < until)
             ::usleep(20000);
-        }
+        if (runs) ::kill(pid, SIGKILL);  // no wait: a program on a volume that hangs does not end
     }
 }
 

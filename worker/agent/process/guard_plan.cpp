@@ -4,9 +4,10 @@
 
 namespace roll::agent {
 
-// Each list of members serves to write and to read the type.
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Program, arguments, environment, directory, log, cpus, error_log,
-                                   link, enter)
+// Each list of members serves to write and to read the type. A program may come from a record of
+// another version, so a member may be missing.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Program, arguments, environment, directory, log,
+                                                cpus, error_log, link, enter)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeCheck, program, timeout_seconds, site)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Gang, first, meeting, address, host_file, hosts,
                                    patience_seconds)

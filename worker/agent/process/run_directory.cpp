@@ -140,7 +140,8 @@ Result<RunDirectory::Record> RunDirectory::decode(const std::string& line) {
     const auto report = r.get<std::string>("report");
     const Json after = r.raw("after");
     ROLL_TRY_VOID(r.finish_lenient());
-    ROLL_TRY(record.after, read_programs(after));
+    // An attempt is found again even if the programs that clean up after it cannot be read.
+    record.after = read_programs(after).value_or(std::vector<Program>());
     ROLL_TRY(protocol::Heartbeat heartbeat, protocol::decode_heartbeat(report));
     if (heartbeat.running.size() != 1)
         return fail(ErrorCode::Corrupt,

@@ -36,14 +36,15 @@ Result<void> enclose_task(const std::string& folder, const Step& step, const Tas
     const bool named = !container.name.empty();
     const std::string list = folder + kListedContainers + std::to_string(job_node(step, task));
     const std::string prefix = "roll-" + value("ROLL_JOB") + "-" + value("ROLL_TOKEN") + "-step-";
-    const ContainerPlace place = {prefix + std::to_string(step.number) + "-" +
-                                      std::to_string(task.number) + "-" + site.session,
-                                  value("ROLL_OUTPUT"),
-                                  step.directory,
-                                  value("ROLL_FILES"),
-                                  !value("CUDA_VISIBLE_DEVICES").empty(),
-                                  named ? prefix + container.name + "-" + site.session : "",
-                                  list};
+    const ContainerPlace place = {
+        prefix + std::to_string(step.number) + "-" + std::to_string(task.number) + "-" +
+            site.session,
+        value("ROLL_OUTPUT"),
+        step.directory,
+        value("ROLL_FILES"),
+        !value("CUDA_VISIBLE_DEVICES").empty(),
+        named ? prefix + "named-" + container.name + "-" + site.session : "",
+        list};
     GuardPlan plan;
     plan.programs.push_back(
         {.arguments = spawn.arguments, .environment = {}, .directory = {}, .log = {}});
