@@ -5,8 +5,6 @@
 #include <string>
 #include <string_view>
 
-#include "common/counted.hpp"
-
 namespace roll {
 
 // Returns "layer" if `number` is 1, else "layers".

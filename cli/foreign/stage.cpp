@@ -184,8 +184,7 @@ void read_trl_stage(const Config& config) {
                            (loss.empty() && !has_any(config, kOfTrlPreferences));
     if (of_tokens) {
         config.set("objective", "sft");
-        if (!config.has("dataset_text_field"))
-            config.set_default("dataset_text_field", "data.field", "text");
+        config.set("data.texts", true);
         if (config.flag("assistant_only_loss"))
             config.set("data.train_on", "assistant");
         else if (config.has("completion_only_loss") && !config.flag("completion_only_loss"))

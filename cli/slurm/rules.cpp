@@ -18,6 +18,11 @@
 namespace roll::cli {
 namespace {
 
+// Returns whether Roll sets this variable in each job, so that a job's own value is refused.
+bool is_set_by_roll(const std::string& name) {
+    return name == "ROLL_WORKER" || name == "ROLL_JOB" || name == "ROLL_TOKEN";
+}
+
 constexpr int kLowestPriority = -1'000'000;
 // Limits far above what a job may have, so that no product of options overflows.
 constexpr std::int64_t kMost = 1'000'000;
@@ -368,7 +373,8 @@ void Translation::read_export() {
 // Leaves out a name that is not set in this environment, like Slurm.
 void Translation::copy_variable(const std::string& name) {
     const char* const value = std::getenv(name.c_str());
-    if (value != nullptr && !name.empty()) reading_.document["env"][name] = value;
+    if (value != nullptr && !name.empty() && !is_set_by_roll(name))
+        reading_.document["env"][name] = value;
 }
 
 void Translation::read_export_file() {
@@ -381,7 +387,8 @@ void Translation::read_export_file() {
         if (word.empty()) continue;
         if (equals == std::string::npos || equals == 0)
             return refuse(*option, "a file with NAME=VALUE entries, each followed by a zero byte");
-        reading_.document["env"][word.substr(0, equals)] = word.substr(equals + 1);
+        const std::string name = word.substr(0, equals);
+        if (!is_set_by_roll(name)) reading_.document["env"][name] = word.substr(equals + 1);
     }
 }
 

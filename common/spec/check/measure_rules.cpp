@@ -41,9 +41,8 @@ std::string unmeasured(const Json& document, const std::string& metric) {
             "such as valid_loss, or task_acc/TASK",
             metric);
     }
-    std::vector<std::string> keys{"valid_loss", "valid_perplexity", "valid_bits_per_byte"};
-    if (text_at(document, "/tokenizer") == "bytes" || !key_at(document, "/model/from").is_null())
-        keys.emplace_back("ngram2_bits_per_byte");
+    std::vector<std::string> keys{"valid_loss", "valid_perplexity", "valid_bits_per_byte",
+                                  "ngram2_bits_per_byte"};
     if (objective_name(objective) == "distill") keys.emplace_back("valid_teacher_kl");
     const std::string key = metric.substr(0, metric.find('/'));
     const Json valid = key_at(document, "/data/valid");
@@ -114,31 +113,12 @@ void check_best_metric(const Json& document, std::vector<Problem>& problems) {
                             "remove train.best, or set checkpoint.keep_best to true"});
 }
 
-// Checks for an interval whose list is empty. A resumed job is not refused, because its stored file
-// was accepted when the first job was submitted.
-void check_intervals(const Json& document, std::vector<Problem>& problems) {
-    if (key_at(document, "/kind") == "resume") return;
-    const auto check = [&](const std::string& section, const std::string& list, const char* what) {
-        const std::string place = "/train/" + section + "/";
-        const auto every = positive(document, place + "every");
-        const Json items = key_at(document, place + list);
-        if (!every || (!items.is_null() && !(items.is_array() && items.empty()))) return;
-        problems.push_back({fmt::format("train.{}.every", section),
-                            fmt::format("is {}, but train.{}.{} is empty, so {}; allowed: 0, or "
-                                        "set {}",
-                                        *every, section, list, what, list)});
-    };
-    check("sample", "prompts", "no text is sampled");
-    check("evaluation", "tasks", "no task is measured");
-}
-
 }  // namespace
 
 std::vector<Problem> measure_problems(const Json& document) {
     std::vector<Problem> problems;
     check_early_stop(document, problems);
     check_best_metric(document, problems);
-    check_intervals(document, problems);
     return problems;
 }
 
@@ -151,6 +131,17 @@ std::vector<std::string> idle_warnings(const TrainSpec& spec) {
             "train.valid_every is {}, but has no effect, because data.valid holds out no data; set "
             "data.valid, or remove train.valid_every",
             spec.valid_every));
+    const auto warn = [&](const char* section, std::int64_t every, const char* list,
+                          const char* what) {
+        warnings.push_back(
+            fmt::format("train.{0}.every is {1}, but train.{0}.{2} is empty, so {3}; set {2}, or "
+                        "remove train.{0}.every",
+                        section, every, list, what));
+    };
+    if (spec.sample.every > 0 && spec.sample.prompts.empty())
+        warn("sample", spec.sample.every, "prompts", "no text is sampled");
+    if (spec.evaluation.every > 0 && spec.evaluation.tasks.empty())
+        warn("evaluation", spec.evaluation.every, "tasks", "no task is measured");
     const OptimizerSpec& optimizer = spec.optimizer;
     if (optimizer.wsd_decay_steps > 0 && optimizer.schedule != LrSchedule::Wsd)
         warnings.push_back(

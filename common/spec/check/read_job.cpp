@@ -73,6 +73,7 @@ std::vector<std::string> needs_of(const JobSpec& spec, const Json& document) {
         needs.emplace_back(kTorchDist);
     if (differs(member(data, "truncate"), "end") || member(data, "packing") == "wrapped")
         needs.emplace_back(kLongRows);
+    if (member(data, "texts") == true) needs.emplace_back(kTexts);
     if (!member(lora, "layers").is_null() || !member(lora, "exclude").is_null())
         needs.emplace_back(kLoraLayers);
     if (!member(lora, "from").is_null()) needs.emplace_back(kLoraFrom);

@@ -27,11 +27,6 @@ void check_texts(const Json& resources, const std::string& path, std::vector<Pro
                                         "(0.01 to 0.99)",
                                         gpus)});
     }
-    if (resources.contains("time") &&
-        parse_duration(resources["time"].get<std::string>()).value().count() == 0)
-        problems.push_back({path + ".time", fmt::format("is {}; allowed: at least 1s; without "
-                                                        "`time`, the job has no time limit",
-                                                        dump(resources["time"]))});
     if (resources.contains("memory") &&
         parse_size(resources["memory"].get<std::string>()).value() < kMemoryLeast)
         problems.push_back({path + ".memory", fmt::format("is {}; allowed: at least 1MiB",

@@ -34,10 +34,13 @@ constexpr const char* kGpuLayouts = "gpu_layouts";
 // for jobs with GPUs that have packed weights (train.lora.base), or an optimizer with narrow states
 constexpr const char* kGpuPacked = "gpu_packed";
 
+constexpr const char* kTexts = "texts";  // for data.texts
+
 inline std::vector<std::string> features() {
-    return {kGangs,  kScripts,   kLogNames,          kSlotsPerRank, kBatch,    kContainer, kFiles,
-            kShell,  kTorchDist, kLongRows,          kLoraLayers,   kLoraFrom, kSpikes,    kExports,
-            kStages, kOffload,   kActivationOffload, kGpuLayouts,   kGpuPacked};
+    return {
+        kGangs,  kScripts,   kLogNames,          kSlotsPerRank, kBatch,     kContainer, kFiles,
+        kShell,  kTorchDist, kLongRows,          kLoraLayers,   kLoraFrom,  kSpikes,    kExports,
+        kStages, kOffload,   kActivationOffload, kGpuLayouts,   kGpuPacked, kTexts};
 }
 
 }  // namespace roll::spec

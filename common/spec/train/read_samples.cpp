@@ -34,7 +34,7 @@ Result<void> read_rows(JsonReader& reader, DataSpec& data) {
 }
 
 void read_text_field(JsonReader& reader, DataSpec& data) {
-    data.texts = !reader.raw("field").is_null();
+    data.texts = reader.get_or("texts", data.texts);
     data.field = reader.get_or("field", data.field);
 }
 

@@ -69,7 +69,7 @@ TEST_F(ForeignFile, TrlsTruncationAndPackingAreKeysOfTheData) {
                         .c_str());
     };
     EXPECT_EQ(packed("bfd")["packing"], "best_fit");
-    EXPECT_EQ(packed("bfd")["field"], "text");
+    EXPECT_EQ(packed("bfd")["texts"], true);
     EXPECT_EQ(data(R"({"dataset_text_field": "story"})")["field"], "story");
     EXPECT_EQ(packed("bfd_split")["truncate"], "split");
     EXPECT_EQ(packed("wrapped")["packing"], "wrapped");

@@ -113,15 +113,17 @@ TEST_F(Records, AnswersNeedOneIfTheyAreMessages) {
 
 TEST_F(Records, TheFirstOneMayBeATextIfTheJobNamesItsField) {
     const std::string record = R"({"story": "a"})";
-    EXPECT_EQ(told(record, {{"data", {{"field", "story"}}}}), "");
+    EXPECT_EQ(told(record, {{"data", {{"field", "story"}, {"texts", true}}}}), "");
     EXPECT_NE(told(record, Json::object()).find("has no field \"prompt\""), std::string::npos);
     EXPECT_NE(told(R"({"text": "a"})", Json::object()).find("has no field \"prompt\""),
               std::string::npos);
-    EXPECT_NE(told(record, {{"objective", "dpo"}, {"data", {{"field", "story"}}}}), "");
+    EXPECT_NE(told(record, {{"objective", "dpo"}, {"data", {{"field", "story"}, {"texts", true}}}}),
+              "");
     Json texts = with("plain");
     const std::string alpaca = R"({"instruction": "a", "output": "b", "story": "c"})";
     EXPECT_NE(told(alpaca, texts).find("has no chat template"), std::string::npos);
     texts["data"]["field"] = "story";
+    texts["data"]["texts"] = true;
     EXPECT_EQ(told(alpaca, texts), "");
     EXPECT_NE(told(kChat, texts).find("has no chat template"), std::string::npos);
 }

@@ -51,6 +51,13 @@ TEST_F(TrainWarnings, NameKeysWithoutEffect) {
               "train.optimizer.schedule is not wsd; set schedule to wsd, or remove "
               "wsd_decay_steps");
     EXPECT_EQ(told("/train/optimizer/wsd_decay_steps", 5, wsd), "");
+    EXPECT_EQ(
+        told("/train/sample", Json{{"every", 4}}, Json::object()),
+        "warning: kjv: train.sample.every is 4, but train.sample.prompts is empty, so no text "
+        "is sampled; set prompts, or remove train.sample.every");
+    EXPECT_EQ(told("/train/evaluation", Json{{"every", 2}}, Json::object()),
+              "warning: kjv: train.evaluation.every is 2, but train.evaluation.tasks is empty, so "
+              "no task is measured; set tasks, or remove train.evaluation.every");
 }
 
 }  // namespace

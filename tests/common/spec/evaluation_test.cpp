@@ -104,20 +104,6 @@ TEST_F(Evaluation, TheMetricIsOneThatTheJobMeasures) {
               "tasks, or choose a metric of the validation, such as valid_loss\n");
 }
 
-TEST_F(Evaluation, AnIntervalNeedsPromptsOrTasks) {
-    Json json = train_file();
-    json["train"]["sample"] = {{"every", 4}};
-    json["train"]["evaluation"] = {{"every", 2}, {"tasks", Json::array()}};
-    EXPECT_EQ(problems(json),
-              "train.sample.every is 4, but train.sample.prompts is empty, so no text is sampled; "
-              "allowed: 0, or set prompts\n"
-              "train.evaluation.every is 2, but train.evaluation.tasks is empty, so no task is "
-              "measured; allowed: 0, or set tasks\n");
-    json["kind"] = "resume";
-    json["resume"] = {{"job", 1}};
-    EXPECT_EQ(problems(json), "");
-}
-
 TEST_F(Evaluation, TheNameOfASetIsInDataValid) {
     Json json = train_file();
     json["data"]["track"] = "none";

@@ -94,13 +94,13 @@ class ChatTest(RankCase):
             with open(self.path, 'w', encoding='utf-8') as file:
                 file.write(''.join(json.dumps(record) + '\n' for record in records[first:] + records[:first]))
             shutil.rmtree(os.path.join(self.top, 'tokens'), ignore_errors=True)
-            files = {'train': [self.path], 'field': 'story', 'valid': {'held': self.path}}
+            files = {'train': [self.path], 'field': 'story', 'texts': True, 'valid': {'held': self.path}}
             run = self.run_whole(1 + at, 1, self.chats(2, data=files, train__valid_every=1))
             want = json.loads(self.oracle('chat_tokens.py', 'texts', self.tokenizer, self.path, 'story'))
             self.assertEqual(self.made_tokens(), want)
             self.assertEqual(sum(token < 0 for token in want), 3, "the prompt's tokens")
             self.assertEqual(len([row for row in run.metrics() if 'valid_loss/held' in row]), 2)
-        del files['field']
+        del files['texts']
         self.refused(self.chats(1, data=files), 2, 'chats.jsonl, line 2: has no text "instruction"')
 
     def test_prompts_and_completions_of_messages_are_tokenized_as_by_trl(self):
