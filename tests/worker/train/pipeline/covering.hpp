@@ -11,21 +11,30 @@ namespace roll::train {
 using Row = std::vector<int>;  // on each axis, the index of a value, at most 15
 using Tuples = std::unordered_set<int>;
 
+constexpr int kRadix = 1024;  // more than the number of values on all axes
+
 // Returns the pairs of values of a row, and the triples of values on the axes before `thrice`, as
 // numbers.
 inline std::vector<int> tuples_of(const Row& row, int thrice) {
     std::vector<int> tuples;
     const auto value = [&](int axis) { return 16 * axis + row[static_cast<std::size_t>(axis)]; };
-    constexpr int kValues = 1024;
     const int axes = static_cast<int>(row.size());
     for (int a = 0; a < axes; ++a)
         for (int b = a + 1; b < axes; ++b) {
-            const int pair = value(a) * kValues + value(b);
+            const int pair = value(a) * kRadix + value(b);
             tuples.push_back(pair);
             for (int c = b + 1; c < thrice; ++c)
-                tuples.push_back((value(c) + 1) * kValues * kValues + pair);
+                tuples.push_back((value(c) + 1) * kRadix * kRadix + pair);
         }
     return tuples;
+}
+
+// Returns the three pairs of a triple of tuples_of(). Of a pair, returns none.
+inline std::vector<int> pairs_of(int tuple) {
+    if (tuple < kRadix * kRadix) return {};
+    const int a = tuple / kRadix % kRadix, b = tuple % kRadix;
+    const int c = tuple / (kRadix * kRadix) - 1;
+    return {a * kRadix + b, a * kRadix + c, b * kRadix + c};
 }
 
 inline Tuples tuples_of(const std::vector<Row>& rows, int thrice) {

@@ -298,7 +298,12 @@ Grid make_grid() {
         (problems(row).empty() ? legal : illegal).push_back(std::move(row));
     const Tuples possible = tuples_of(legal, thrice());
     Tuples impossible = tuples_of(illegal, thrice());
-    for (const int tuple : possible) impossible.erase(tuple);
+    // A triple with a pair that no legal row has is refused for the pair alone, which has a row.
+    std::erase_if(impossible, [&](int tuple) {
+        return possible.contains(tuple) || std::ranges::any_of(pairs_of(tuple), [&](int pair) {
+                   return !possible.contains(pair);
+               });
+    });
     Grid grid{cover(legal, possible, thrice(), random),
               cover(illegal, impossible, thrice(), random)};
     for (const Row& row : grid.refused) grid.cells.push_back(nearest(legal, row));
