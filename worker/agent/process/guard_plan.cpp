@@ -12,11 +12,12 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeCheck, program, timeout_seconds, site)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Gang, first, meeting, address, host_file, hosts,
                                    patience_seconds)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GpuRoom, name, most_used_bytes)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(MemoryLimit, bytes, cgroup)
-// all members except `gang`, because nlohmann::json knows no std::optional
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GuardPlan, directories, launch_file, launch, own_programs,
-                                   checks, programs, log_bytes_max, patterns, gpus,
-                                   gpu_wait_seconds, after, cgroup, memory, cpu_cgroup)
+// All members except `gang` and `memory`. After an upgrade of the package, an old roll-worker
+// starts new guards, so the form of a plan stays as it was.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(GuardPlan, directories, launch_file, launch,
+                                                own_programs, checks, programs, log_bytes_max,
+                                                patterns, gpus, gpu_wait_seconds, after, cgroup,
+                                                cpu_cgroup)
 
 Json json_of(const std::vector<Program>& programs) { return programs; }
 
@@ -31,7 +32,9 @@ Result<std::vector<Program>> read_programs(const Json& list) {
 
 std::string encode(const GuardPlan& plan) {
     Json json = plan;
-    if (plan.gang) json["gang"] = *plan.gang;
+    json["gang"] = plan.gang ? Json(*plan.gang) : Json();
+    json["memory"] = plan.memory.bytes;
+    json["memory_cgroup"] = plan.memory.cgroup;
     return dump(json);
 }
 
@@ -39,7 +42,9 @@ Result<GuardPlan> decode_guard_plan(std::string_view line) {
     ROLL_TRY(const Json json, parse_json(line));
     try {
         auto plan = json.get<GuardPlan>();
-        if (json.contains("gang")) plan.gang = json["gang"].get<Gang>();
+        if (json.contains("gang") && !json["gang"].is_null()) plan.gang = json["gang"].get<Gang>();
+        plan.memory = {json.value("memory", std::int64_t{0}),
+                       json.value("memory_cgroup", std::string())};
         return plan;
     } catch (const Json::exception& error) {
         return fail(ErrorCode::Corrupt, std::string("plan: ") + error.what());

@@ -485,15 +485,5 @@ TEST(PlanLaunch, ACommandWithoutACommandIsRefused) {
     EXPECT_EQ(plan_launch(command, site()).error().code, ErrorCode::InvalidArgument);
 }
 
-TEST(GuardPlan, ComesBackAsItWasSent) {
-    GuardPlan plan = plan_launch(order("train"), site()).value();
-    plan.programs[1].cpus = {4, 5};
-    plan.after = {plan.programs[0]};
-    EXPECT_EQ(decode_guard_plan(encode(plan)).value(), plan);
-    EXPECT_EQ(encode(plan).find('\n'), std::string::npos);
-    const Verdict verdict{Outcome::Invalid, 127, "cannot run \"x\"\n"};
-    EXPECT_EQ(decode_verdict(encode(verdict)).value(), verdict);
-}
-
 }  // namespace
 }  // namespace roll::agent

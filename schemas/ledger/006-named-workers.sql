@@ -1,0 +1,2 @@
+-- Changes no table. From this format on, the events of a lost, drained or silent worker name its node. An older rolld
+-- does not understand such events and refuses the new format.
