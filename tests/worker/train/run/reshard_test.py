@@ -3,11 +3,16 @@
 import glob
 import json
 import os
+import pathlib
 import shutil
 import subprocess
+import sys
 import unittest
 
 from ranks import CONVERT, DOUBLE, Attempt, RankCase, json_of
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[3]))
+from shares import share  # noqa: E402
 
 SIZES = {'model__vocab_size': 257, 'model__tie_word_embeddings': True, 'train__global_batch_size': 8}
 LAYOUTS = ({'tp': 2, 'pp': 2, 'parallel__sequence': True}, {'dp': 4, 'parallel__zero': 3},
@@ -36,7 +41,7 @@ class Reshard(RankCase):
     def test_any_layout_resumes_any_other(self):
         first = self.run_whole(1, 1, self.of(2, **LAYOUTS[0]))
         one = self.resumed(2, first.published[0], 4)
-        for job, (layout, back) in enumerate(zip(LAYOUTS[1:], (*LAYOUTS[3:], *LAYOUTS[:2])), 3):
+        for job, (layout, back) in share(enumerate(zip(LAYOUTS[1:], (*LAYOUTS[3:], *LAYOUTS[:2])), 3)):
             with self.subTest(layout=layout, back=back):
                 run = self.resumed(job, first.published[0], 4, **layout)
                 self.expect_same(run, one, 4)
