@@ -197,7 +197,7 @@ $("$podman" container inspect --format '{{range .Config.Env}}{{println .}}{{end}
 END
 )";
 
-// As kSharedPodman, for Enroot.
+// Runs Enroot on the files of a shared container, with the same arguments as kSharedPodman.
 constexpr const char* kSharedEnroot = R"(enroot=$1 box=$2 image=$3 lock=$5; shift 5
 ( flock 9
   "$enroot" list | grep -q -x -F "$box" && exit
