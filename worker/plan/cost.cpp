@@ -83,9 +83,22 @@ std::int64_t parameters_of(const spec::ModelConfig& m, std::int64_t layers) {
 }
 
 Rows rows_of(const spec::TrainSpec& spec, int tp) {
-    const std::int64_t tokens = microbatch_tokens(spec);
+    const std::int64_t tokens = rank_tokens(spec);
     const bool splits = spec.parallel.sequence && tp > 1;
     return {tokens, splits ? (tokens + tp - 1) / tp : tokens};
+}
+
+// Returns true if attention saves its own copies of the heads, because it runs piece by piece.
+bool has_pieces(const spec::TrainSpec& spec) {
+    return spec.data.documents_apart || spec.parallel.cp > 1;
+}
+
+// Returns the number of temporary elements of attention with context parallelism: the keys and
+// values of all ranks as they are gathered and in order, their gradients, and the gradients of one
+// sequence's keys and values for each query head.
+std::int64_t context_workspace(const spec::ModelConfig& m, const spec::TrainSpec& spec) {
+    if (spec.parallel.cp == 1) return 0;
+    return (microbatch_tokens(spec) * 6 * m.kv_heads + spec.seq_length * 2 * m.heads) * m.head_dim;
 }
 
 // Returns the number of temporary elements of a layer's backward.
@@ -95,7 +108,8 @@ std::int64_t layer_workspace(const spec::ModelConfig& m, const spec::TrainSpec& 
     const std::int64_t steps = m.activation == spec::Activation::GeluTanh ? 6 : 4;
     const std::int64_t qkv =
         spec.data.documents_apart ? (m.heads + 2 * m.kv_heads) * m.head_dim : 0;
-    return microbatch_tokens(spec) * (2 * m.hidden + steps * m.intermediate + qkv);
+    return rank_tokens(spec) * (2 * m.hidden + steps * m.intermediate + qkv) +
+           context_workspace(m, spec);
 }
 
 // Returns true if the stage saves its input for backward.
@@ -111,7 +125,7 @@ double positions_seen(double length, double window) {
     return window * length - window * (window - 1) / 2;
 }
 
-// FLOPs of the parts of one layer's forward, for one micro-batch.
+// FLOPs of the parts of one layer's forward, for one micro-batch on one rank.
 struct LayerFlops {
     double qkv = 0, scores = 0, out = 0, gate_up = 0, down = 0;
 
@@ -140,7 +154,7 @@ spec::ModelConfig part_of(spec::ModelConfig m, int tp) {
 
 LayerFlops layer_flops(const spec::ModelConfig& m, const spec::TrainSpec& spec,
                        std::int64_t layer) {
-    const auto tokens = static_cast<double>(microbatch_tokens(spec));
+    const auto tokens = static_cast<double>(rank_tokens(spec));
     const auto product = [&](std::int64_t outputs, std::int64_t inputs) {
         return 2 * tokens * static_cast<double>(outputs * inputs);
     };
@@ -218,7 +232,7 @@ Moment step_moment(const Held& held, const StepValues& values, const StagePart& 
 StepValues step_values(const spec::ModelConfig& m, const spec::TrainSpec& spec,
                        const StagePart& part, const Held& held, bool staged) {
     const std::int64_t element = element_bytes(spec.precision), main = main_bytes(spec.precision);
-    const std::int64_t tokens = microbatch_tokens(spec);
+    const std::int64_t tokens = rank_tokens(spec);
     // Only the first micro-batch of a step finds the gradients' memory unused. Therefore,
     // activations are stored in that memory only if a step has one micro-batch. They are not stored
     // there if parameters are frozen, because the gradients of frozen parameters must stay 0. If
@@ -230,7 +244,7 @@ StepValues step_values(const spec::ModelConfig& m, const spec::TrainSpec& spec,
     const std::int64_t embedding = part.first ? m.vocab * m.hidden * main : 0;
     SpareRoom room(embedding, parameters_of(m, 1) * main, spare ? layers : 0);
     const Rows rows = rows_of(spec, part.tp);
-    const bool segments = spec.data.documents_apart;
+    const bool segments = has_pieces(spec);
     StepValues values;
     const std::int64_t input = rows.outer * m.hidden * element;
     values.of_chunk = saves_input(part, m) ? input : 0;
@@ -293,7 +307,7 @@ double recompute_flops_per_token(const spec::ModelConfig& m, const spec::TrainSp
     double flops = 0;
     for (std::int64_t layer = 0; layer < std::ssize(recompute); ++layer)
         flops += layer_flops(m, spec, layer).again(layer_of(recompute, layer), m.post_norms);
-    return flops / static_cast<double>(microbatch_tokens(spec));
+    return flops / static_cast<double>(rank_tokens(spec));
 }
 
 std::int64_t parameter_count(const spec::ModelConfig& m) {
@@ -377,7 +391,7 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
 
 std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                                std::span<const StagePart> parts, const Recomputed& recompute) {
-    const auto tokens = static_cast<double>(microbatch_tokens(spec));
+    const auto tokens = static_cast<double>(rank_tokens(spec));
     const auto sequences = tokens / static_cast<double>(spec.seq_length);
     // The logits of answers are computed twice: for the log-probabilities, and later for the
     // gradient.
@@ -386,7 +400,7 @@ std::vector<Costs> stage_costs(const spec::ModelConfig& model, const spec::Train
     const spec::ModelConfig m = part_of(model, tp);
     const Rows rows = rows_of(spec, tp);
     const double score = 4.0 * static_cast<double>(m.heads * m.head_dim);
-    const bool segments = spec.data.documents_apart;
+    const bool segments = has_pieces(spec);
     const std::int64_t input = rows.outer * m.hidden, element = element_bytes(spec.precision);
     std::vector<Costs> costs;
     double layers_flop = 0;  // FLOPs of the forward pass of all layers

@@ -40,7 +40,7 @@ std::int64_t copy_bytes(spec::Precision precision, bool on_gpu) {
 
 std::int64_t snapshot_bytes(const spec::TrainSpec& spec, bool is_lora, std::int64_t weights,
                             std::int64_t states) {
-    const std::int64_t dp = spec.parallel.dp;
+    const std::int64_t dp = spec.parallel.replicas();
     const bool by_rows = spec.parallel.zero > 0 || is_lora;
     const std::int64_t most = by_rows ? weights + (states + dp - 1) / dp
                                       : std::max(weights, (weights + states + dp - 1) / dp);

@@ -2,6 +2,12 @@
 
 namespace roll::plan {
 
+std::int64_t rank_tokens(const spec::TrainSpec& spec) {
+    const std::int64_t cp = spec.parallel.cp, length = spec.seq_length;
+    const std::int64_t own = cp == 1 ? length : 2 * ((length + 2 * cp - 1) / (2 * cp));
+    return spec.micro_batch_size * spec.sequences_per_sample() * own;
+}
+
 std::vector<std::int64_t> layer_saved(const spec::ModelConfig& m, const Rows& rows, bool segments,
                                       const LayerRecompute& again) {
     const std::int64_t attention = rows.inner * m.heads * m.head_dim;

@@ -6,10 +6,15 @@
 #include <vector>
 
 #include "common/spec/train/model.hpp"
+#include "common/spec/train/train.hpp"
 #include "worker/plan/exchange_peak.hpp"
 #include "worker/plan/recompute.hpp"
 
 namespace roll::plan {
+
+// Returns the number of tokens of a micro-batch on one rank. The ranks of a context-parallel group
+// share each sequence, which is padded (train/model/context.hpp).
+std::int64_t rank_tokens(const spec::TrainSpec& spec);
 
 // Numbers of rows: `inner` inside the attention and feed-forward blocks, `outer` between them. They
 // differ only with sequence parallelism.

@@ -57,4 +57,11 @@ std::vector<int> Mesh::group(int rank, Axis axis) const {
     return ranks;
 }
 
+std::vector<int> Mesh::replicas(int rank) const {
+    std::vector<int> ranks;
+    for (const int first : group(rank - place(rank).cp * tp_, Axis::Dp))
+        for (const int one : group(first, Axis::Cp)) ranks.push_back(one);
+    return ranks;
+}
+
 }  // namespace roll::plan

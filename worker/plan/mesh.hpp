@@ -39,6 +39,10 @@ class Mesh {
     // axes equal those of `rank`, ordered by their coordinate on `axis`.
     std::vector<int> group(int rank, Axis axis) const;
 
+    // Returns the ranks that have the same part of the model as `rank`: those with the same
+    // coordinates on tp and pp. The ranks of a cp group are neighbours.
+    std::vector<int> replicas(int rank) const;
+
   private:
     Mesh(int tp, int cp, int dp, int pp) : tp_(tp), cp_(cp), dp_(dp), pp_(pp) {}
     int tp_, cp_, dp_, pp_;

@@ -1,6 +1,7 @@
 #include "worker/plan/tensor_bytes.hpp"
 
 #include "worker/plan/element_bytes.hpp"
+#include "worker/plan/layer_values.hpp"
 
 namespace roll::plan {
 namespace {
@@ -35,7 +36,7 @@ std::int64_t tensor_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spe
     if (part.last) sent += part.lowest <= m.layers ? 2 : splits ? 1 : 0;
     for (const LayerRecompute& layer : recompute)
         sent += sent_again(layer, spec.parallel.sequence, m.post_norms);
-    const std::int64_t tokens = microbatch_tokens(spec) * spec.microbatches();
+    const std::int64_t tokens = rank_tokens(spec) * spec.microbatches();
     const std::int64_t bytes = sent * tokens * m.hidden * element_bytes(spec.precision);
     return bytes * (part.tp - 1) / part.tp;
 }

@@ -59,7 +59,7 @@ std::vector<Problem> tensor_problems(const ParallelSpec& p, const TensorSizes& s
 }
 
 std::string tensor_span_warning(const ParallelSpec& p, int nodes, const std::string& sent) {
-    const int ranks = p.dp * p.tp * p.pp;
+    const int ranks = p.replicas() * p.tp * p.pp;
     const int per_node = std::max(ranks / std::max(nodes, 1), 1);
     if (per_node % p.tp == 0) return {};
     int spanned = 1;

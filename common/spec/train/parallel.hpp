@@ -60,8 +60,8 @@ struct ParallelSpec {
     // true: the layers are divided so that the slowest stage is as fast as possible
     bool stages_by_cost = false;
     bool sequence = false;  // sequence parallelism over the tensor-parallel ranks
-    // ZeRO stage. 0: each data-parallel rank has all optimizer state and all gradients; 1: the
-    // ranks share the optimizer state; 2: they also share the gradients; 3: they also share the
+    // ZeRO stage. 0: each of the replicas() has all optimizer state and all gradients; 1: the
+    // replicas share the optimizer state; 2: they also share the gradients; 3: they also share the
     // weights.
     int zero = 0;
     Recompute recompute = Recompute::None;
@@ -70,6 +70,10 @@ struct ParallelSpec {
     std::int64_t memory_limit = 0;  // largest number of bytes that a rank may need; 0: no limit
     // Time after which a rank gives up a transfer that has not ended
     std::chrono::seconds collective_timeout{600};
+
+    // Returns the number of ranks that have the same part of the model. They sum their gradients,
+    // and share the optimizer state with ZeRO.
+    int replicas() const { return dp * cp; }
 };
 
 }  // namespace roll::spec

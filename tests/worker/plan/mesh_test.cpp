@@ -18,6 +18,8 @@ TEST(Mesh, CountsThroughTpThenCpThenDpThenPp) {
     EXPECT_EQ(mesh.group(5, Axis::Cp), (Ranks{5, 7}));
     EXPECT_EQ(mesh.group(5, Axis::Dp), (Ranks{1, 5}));
     EXPECT_EQ(mesh.group(5, Axis::Pp), (Ranks{5, 13}));
+    EXPECT_EQ(mesh.replicas(5), (Ranks{1, 3, 5, 7}));
+    EXPECT_EQ(mesh.replicas(10), (Ranks{8, 10, 12, 14}));
 }
 
 TEST(Mesh, PlaceAndRankAreInverse) {

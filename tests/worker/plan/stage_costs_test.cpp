@@ -5,6 +5,7 @@
 
 #include "tests/worker/plan/smollm2.hpp"
 #include "worker/plan/cost.hpp"
+#include "worker/plan/layer_values.hpp"
 #include "worker/plan/pipeline_choice.hpp"
 
 namespace roll::plan {
@@ -50,6 +51,20 @@ TEST(StageCosts, TheLastStageHasTheOutputLayerWithBothHalvesOfItsBackward) {
     EXPECT_NEAR(costs[1].backward_weight, 1, 1e-3);
     EXPECT_NEAR(costs[4].forward, 1 + 3 * 49152.0 * 576 / (6 * layer), 1e-2);
     EXPECT_NEAR(costs[4].backward_input, 1, 1e-3);
+}
+
+TEST(StageCosts, AContextParallelRankSavesItsShareOfThePaddedSequences) {
+    spec::TrainSpec spec;
+    spec.seq_length = 4096;
+    spec.micro_batch_size = 2;
+    const auto saved = [&] { return stage_costs(smollm2(), spec, parts_of(30, 5, false))[1]; };
+    const Costs whole = saved();
+    spec.parallel.cp = 4;
+    EXPECT_EQ(4 * saved().after_forward, whole.after_forward);
+    EXPECT_EQ(4 * saved().after_backward, whole.after_backward);
+    EXPECT_EQ(rank_tokens(spec), 2 * 1024);
+    spec.seq_length = 4097;  // 8 slices of 513 positions
+    EXPECT_EQ(rank_tokens(spec), 2 * 2 * 513);
 }
 
 TEST(StageCosts, AttentionCostsTwiceAsMuchInBackward) {

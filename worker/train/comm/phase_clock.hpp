@@ -16,16 +16,17 @@
 
 namespace roll::train {
 
-// Tp, Pp, Dp: waiting for a transfer between tensor-parallel ranks (Tp), pipeline stages (Pp) or
-// replicas (Dp). Bubble: waiting for an activation or a gradient from another stage. Agreement:
-// waiting for all ranks at the end of a step, when they gather its loss. Save: the time for which a
-// checkpoint stops training.
+// Tp, Cp, Pp, Dp: waiting for a transfer between tensor-parallel ranks (Tp), context-parallel ranks
+// (Cp), pipeline stages (Pp) or replicas (Dp). Bubble: waiting for an activation or a gradient from
+// another stage. Agreement: waiting for all ranks at the end of a step, when they gather its loss.
+// Save: the time for which a checkpoint stops training.
 enum class Phase : std::uint8_t {
     Data,
     Forward,
     Backward,
     Optimizer,
     Tp,
+    Cp,
     Pp,
     Dp,
     Bubble,
@@ -34,9 +35,9 @@ enum class Phase : std::uint8_t {
     Other,
     Outside,  // not part of a step: validation, samples
 };
-inline constexpr std::array kPhaseNames = {"data",      "forward", "backward", "optimizer",
-                                           "tp",        "pp",      "dp",       "bubble",
-                                           "agreement", "save",    "other"};
+inline constexpr std::array kPhaseNames = {"data",   "forward",   "backward", "optimizer",
+                                           "tp",     "cp",        "pp",       "dp",
+                                           "bubble", "agreement", "save",     "other"};
 // does not count Outside, which is not reported
 inline constexpr std::size_t kPhases = kPhaseNames.size();
 

@@ -11,6 +11,8 @@ const char* site_name(Site site) {
         case Site::RowOutput: return "row output";
         case Site::ColumnInput: return "column input's gradient";
         case Site::ColumnRows: return "column input's rows";
+        case Site::ContextKeys: return "keys and values";
+        case Site::ContextGrads: return "gradients of keys and values";
         case Site::AdapterNorm: return "row norms of DoRA";
         case Site::RowGrad: return "row output's gradient";
         case Site::EmbeddingGrad: return "embedding's gradient";

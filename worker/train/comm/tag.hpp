@@ -16,6 +16,8 @@ enum class Site : std::uint8_t {
     RowOutput,      // the output of a row-parallel linear layer
     ColumnInput,    // the gradient of a column-parallel linear layer's input
     ColumnRows,     // the rows of a column-parallel linear layer's input
+    ContextKeys,    // the keys and values of the ranks that share a sequence
+    ContextGrads,   // the gradients of these keys and values
     AdapterNorm,    // the squared lengths of the rows of a row-parallel layer with DoRA
     RowGrad,        // the rows of the gradient of a row-parallel linear layer's output
     EmbeddingGrad,  // the rows of the gradient of the embedding's output

@@ -111,7 +111,9 @@ std::vector<std::int64_t> everyones(const std::vector<std::int64_t>& own, const 
 
 std::optional<NotFinite> find_not_finite(TrainStep& step, std::span<const Microbatch> batch) {
     const c10::InferenceMode no_autograd;
-    const Bad weight = bad_value(step, false, step.shares_weights(), first_weight);
+    // All ranks of a cp group must come to the same result, because they replay together.
+    const bool over_replicas = step.shares_weights() || step.groups().cp != nullptr;
+    const Bad weight = bad_value(step, false, over_replicas, first_weight);
     if (weight.any) return NotFinite{weight.name.empty() ? "" : "the weight " + weight.name, {}};
     const bool last_stage = step.chunks().back().part().post;
     NotFinite found;

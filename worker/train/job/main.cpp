@@ -166,7 +166,7 @@ int choose_layout(const Arguments& arguments) {
     const Json resources = need(parse_json(document)).value("resources", Json::object());
     const spec::ParallelSpec& p = spec.parallel;
     SearchSpace space{.dp = arguments.dp,
-                      .ranks = p.dp * p.tp * p.pp,
+                      .ranks = p.replicas() * p.tp * p.pp,
                       .on_gpu = resources.value("gpus_per_node", 0.0) > 0};
     space.ranks_per_node = std::max(space.ranks / resources.value("nodes", 1), 1);
     for (const std::string& key : arguments.search) search_key(space, key);

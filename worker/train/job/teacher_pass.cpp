@@ -155,8 +155,9 @@ std::int64_t windows_at_once(const TeacherPass& pass) {
 // part of the windows.
 void compute_some(const TeacherPass& pass, std::span<const data::Window> windows, Teacher& teacher,
                   TeacherValuesWriter& writer) {
-    const spec::TrainSpec& spec = pass.spec;
     Communicator& dp = pass.groups.dp;
+    spec::TrainSpec spec = pass.spec;
+    spec.parallel.dp = dp.size();  // here, the ranks of a cp group share no sequence
     const std::int64_t top_k = spec.teacher.top_k;
     const std::vector<Microbatch> batch =
         valid_batches(windows, spec, {.vocab = pass.model.config.vocab}, dp.rank());

@@ -13,6 +13,7 @@
 #include "worker/train/job/loss_scale.hpp"
 #include "worker/train/job/replicas.hpp"
 #include "worker/train/job/step_size.hpp"
+#include "worker/train/model/context.hpp"
 #include "worker/train/model/generate.hpp"
 #include "worker/train/model/model_setup.hpp"
 #include "worker/train/process/failure.hpp"
@@ -64,6 +65,11 @@ bool Trainer::due(std::int64_t every) const {
 
 bool Trainer::stops_early() const {
     return spec_.early_stop.patience > 0 && state_.stale_validations >= spec_.early_stop.patience;
+}
+
+// Returns this rank's place in the data. The ranks of a cp group have the same place.
+StepPlace Trainer::place() const {
+    return {spec_, state_.step, state_.samples, dp_->rank() / spec_.parallel.cp};
 }
 
 BatchRules Trainer::batch_rules() const {
@@ -252,7 +258,8 @@ Agreed Trainer::train_step() {
     reset_tensor_peak();
     clock_.enter(Phase::Data);
     set_batch_size(spec_, state_.samples);
-    const std::vector<Microbatch> batch = step_batches(sampler_, place(), batch_rules());
+    const std::vector<Microbatch> whole = step_batches(sampler_, place(), batch_rules());
+    const std::vector<Microbatch> batch = context_parts(whole, cp_.get());
     fit_schedule(spec_, pipeline_, std::ssize(batch));  // step_ refers to this schedule
     clock_.enter(Phase::Other);
     const std::int64_t scheduled = scheduled_steps(state_);
@@ -264,7 +271,7 @@ Agreed Trainer::train_step() {
     const bool measures = norms_every > 0 && (state_.step + 1) % norms_every == 0;
     const StepResult result =
         step_->run(batch, lr, state_.loss_scale ? state_.loss_scale->scale : 1, measures,
-                   guard_.limits(), [&] { return numbers_at_end(batch); });
+                   guard_.limits(), [&] { return numbers_at_end(whole); });
     if (const auto failure = guard_.check(*step_, batch, result, place(), *world_)) {
         finish_part();
         if (saver_) saver_->finish();
@@ -399,7 +406,7 @@ void Trainer::after_step(const StepResult& result, double seconds) {
 // other ranks exit with the status for a lost peer.
 void Trainer::check_replicas() {
     const plan::Mesh mesh = need(plan::Mesh::make(spec_.parallel, world_->size()));
-    const auto difference = replica_difference(*step_, mesh.group(rank_, plan::Axis::Dp));
+    const auto difference = replica_difference(*step_, mesh.replicas(rank_));
     const at::Tensor found_R = at::zeros({world_->size()}, at::kDouble);
     if (difference) found_R[rank_] = 1;
     sum_over(*world_, found_R, {Site::Agreement});

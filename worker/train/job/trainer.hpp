@@ -71,7 +71,7 @@ class Trainer {
     Agreed train_step();
     [[noreturn]] void end_after_hook();
     void stop(const Agreed& agreed);
-    StepPlace place() const { return {spec_, state_.step, state_.samples, dp_->rank()}; }
+    StepPlace place() const;
     int run_steps();
     std::string doing() const;
     void after_step(const StepResult& result, double seconds);
@@ -121,7 +121,7 @@ class Trainer {
     LocalGroup alone_{1};
     std::optional<GlooFabric> fabric_;
     std::unique_ptr<FlightRecorder> recorder_;  // null in a job of one rank
-    std::unique_ptr<Communicator> world_, dp_, pp_, tp_;
+    std::unique_ptr<Communicator> world_, dp_, pp_, tp_, cp_;
     std::unique_ptr<Communicator> tie_;  // first and last stage of a tied embedding; else null
     std::optional<TrainStep> step_;
     std::string loaded_, loaded_how_;  // until a restore: directory and format of the loaded model

@@ -62,7 +62,7 @@ std::optional<std::vector<ValidResult>> Trainer::measure(const Moment& moment) {
     if (writes()) validation_.measure_text(model_.tokenizer->tokenizer, corpus_);
     swap_for_evaluation();
     const bool last = state_.step == last_step();
-    const auto measured = validation_.run(sets, *step_, spec_, batch_rules(), dp_->rank(),
+    const auto measured = validation_.run(sets, *step_, spec_, batch_rules(), place().dp_rank,
                                           [&] { return measurement_ends(last); });
     swap_for_evaluation();
     if (!measured) return std::nullopt;
@@ -152,7 +152,8 @@ void Trainer::measure_export() {
     }
     const auto never = [this] { return measurement_ends(/*last=*/true); };
     const ValidResult result =
-        validation_.run({sets.front()}, *step_, spec_, batch_rules(), dp_->rank(), never)->front();
+        validation_.run({sets.front()}, *step_, spec_, batch_rules(), place().dp_rank, never)
+            ->front();
     for (std::size_t i = 0; i < kept.size(); ++i)
         step_->chunks()[i].parameters().flat_weight.copy_(kept[i]);
     if (averaged) step_->swap_average();

@@ -135,9 +135,9 @@ Trainer::Trainer(const protocol::Launch& launch, int rank, WorkerLink& link, Tra
     const auto at_phase = [this](spec::FaultPhase phase) {
         inject_faults(spec_.faults, rank_, state_.step + 1, phase, *step_);
     };
-    step_.emplace(model_.config, pipeline_.schedule,
-                  Groups{*pp_, *dp_, tie_.get(), tp_.get(), &clock_, at_phase, world_.get()},
-                  options);
+    const Groups groups{*pp_,    *dp_,     tie_.get(),   tp_.get(),
+                        &clock_, at_phase, world_.get(), cp_.get()};
+    step_.emplace(model_.config, pipeline_.schedule, groups, options);
     offload_activations(spec_, pipeline_, launch_, rank_, backend_, *step_);
     const std::vector<ParameterSpec> specs = specs_of(step_->whole());
     const std::int64_t frozen = count_frozen(spec_.model.freeze, specs);
@@ -314,20 +314,21 @@ void Trainer::connect() {
     };
     const std::vector<int> shards = mesh.group(rank_, plan::Axis::Tp);
     const std::string shard = shards.size() > 1 ? " of shard " + std::to_string(place.tp) : "";
-    const std::string of_replica = " of replica " + std::to_string(place.dp) + shard;
+    const int number = place.dp * spec_.parallel.cp + place.cp;
+    const std::string replica = " of replica " + std::to_string(number);
     const std::string stage = " of stage " + std::to_string(place.pp);
-    dp_ = timed(connected((stages.size() > 1 ? "dp" + stage : "dp") + shard,
-                          mesh.group(rank_, plan::Axis::Dp)),
+    dp_ = timed(connected((stages.size() > 1 ? "dp" + stage : "dp") + shard, mesh.replicas(rank_)),
                 Phase::Dp);
     pp_ = alone();
-    if (stages.size() > 1) pp_ = timed(connected("pp" + of_replica, stages), Phase::Pp);
+    if (stages.size() > 1) pp_ = timed(connected("pp" + replica + shard, stages), Phase::Pp);
     tp_ = alone();
-    if (shards.size() > 1)
-        tp_ = timed(connected("tp of replica " + std::to_string(place.dp) + stage, shards),
-                    Phase::Tp);
+    if (shards.size() > 1) tp_ = timed(connected("tp" + replica + stage, shards), Phase::Tp);
+    const std::string of_cp = "cp " + std::to_string(place.dp) + stage + shard;
+    if (spec_.parallel.cp > 1)
+        cp_ = timed(connected(of_cp, mesh.group(rank_, plan::Axis::Cp)), Phase::Cp);
     const bool at_end = rank_ == stages.front() || rank_ == stages.back();
     if (model_.config.tied && stages.size() > 1 && at_end)
-        tie_ = timed(connected("tied embedding" + of_replica, {stages.front(), stages.back()}),
+        tie_ = timed(connected("tied embedding" + replica + shard, {stages.front(), stages.back()}),
                      Phase::Pp);
     std::vector<int> everyone;
     for (int rank = 0; rank < world; ++rank) everyone.push_back(rank);

@@ -8,6 +8,7 @@
 #include "common/counted.hpp"
 #include "worker/train/data/corpus/ngram.hpp"
 #include "worker/train/data/text_options.hpp"
+#include "worker/train/model/context.hpp"
 #include "worker/train/process/failure.hpp"
 #include "worker/train/report/pair_report.hpp"
 
@@ -110,8 +111,9 @@ std::optional<LossSum> evaluate(std::span<const data::Window> windows, TrainStep
     LossSum sum;
     for (const auto part : parts) {
         if (ends()) return std::nullopt;
+        const std::vector<Microbatch> batch = valid_batches(part, spec, rules, dp_rank);
         const LossSum added =
-            step.evaluate(valid_batches(part, spec, rules, dp_rank), divergence.kl());
+            step.evaluate(context_parts(batch, step.groups().cp), divergence.kl());
         sum.loss += added.loss;
         sum.tokens += added.tokens;
         if (added.divergence) sum.divergence = sum.divergence.value_or(0) + *added.divergence;

@@ -10,7 +10,6 @@
 #include "worker/train/model/dropout.hpp"
 #include "worker/train/model/saved_values.hpp"
 #include "worker/train/model/score.hpp"
-#include "worker/train/ops/rope.hpp"
 
 namespace roll::train {
 namespace {
@@ -61,10 +60,11 @@ std::optional<ops::TeacherRows> teacher_rows(const TeacherValues& teacher,
 }  // namespace
 
 Chunk::Chunk(const spec::ModelConfig& config, const ChunkSpec& chunk, const InitOptions& options,
-             Communicator* tp, Communicator* dp)
+             Communicator* tp, Communicator* dp, Communicator* cp)
     : config_(config),
       part_(chunk),
       tp_(tp),
+      cp_(cp),
       vocabulary_(config, tp),
       places_(places_of_layers(config, chunk.layer_begin, chunk.layer_end, first_layer())),
       parameters_(make_parameters(parameter_specs(config, chunk), options)),
@@ -114,10 +114,11 @@ Layer Chunk::layer(std::int64_t index, const Sequences& sequences, ops::Place pl
             sequences.rope,
             part_.layer_begin + index,
             places_.first[static_cast<std::size_t>(index)],
-            sequences.segments,
+            sequences.pieces,
             std::move(place),
             tp_,
             sequences.rows,
+            &sequences.context,
             part_.recompute_of(index),
             false,
             {},
@@ -127,8 +128,10 @@ Layer Chunk::layer(std::int64_t index, const Sequences& sequences, ops::Place pl
 // Returns the layer with dropout on the inputs of the LoRA factors, as in training.
 Layer Chunk::trained_layer(std::int64_t index, const Sequences& sequences, ops::Place place) {
     Layer trained = layer(index, sequences, std::move(place));
-    trained.dropout = {
-        .probability = config_.lora.dropout, .seed = seed_, .first_row = sequences.first_row};
+    trained.dropout = {.probability = config_.lora.dropout,
+                       .seed = seed_,
+                       .first_row = sequences.first_row,
+                       .number_M = sequences.number_M};
     return trained;
 }
 
@@ -187,13 +190,6 @@ at::Tensor Chunk::here(const at::Tensor& tensor) const {
     return tensor.to(parameters_.flat_weight.device());
 }
 
-void Chunk::prepare_rope(std::int64_t positions) {
-    if (rope_.cos_TE.defined() && rope_.cos_TE.size(0) == positions) return;
-    rope_ = ops::rope_table(positions, config_.head_dim, config_.rope_theta, config_.rope_scaling,
-                            main_type(parameters_));
-    rope_ = {here(rope_.cos_TE), here(rope_.sin_TE)};
-}
-
 RowSplit Chunk::rows_of(const Microbatch& data) const {
     return {part_.sequence ? tp_ : nullptr, data.tokens_BT.numel()};
 }
@@ -205,17 +201,8 @@ at::Tensor Chunk::head_rows(const at::Tensor& h_MC, const RowSplit& rows) const 
 }
 
 Chunk::Sequences Chunk::sequences_of(const Microbatch& data) {
-    const std::int64_t positions = data.tokens_BT.size(1), rows = data.tokens_BT.numel();
-    prepare_rope(positions);
-    if (data.segments.empty()) return {positions, rope_, {}, rows_of(data), data.first_row};
-    const at::Tensor start_M = at::zeros({rows}, at::kLong);
-    for (const std::int64_t start : data.segments) start_M[start] = start;
-    const at::Tensor position_M = here(at::arange(rows) - std::get<0>(start_M.cummax(0)));
-    return {rows,
-            {rope_.cos_TE.index_select(0, position_M), rope_.sin_TE.index_select(0, position_M)},
-            data.segments,
-            rows_of(data),
-            data.first_row};
+    return sequences_.rows_of(data, config_, rows_of(data), cp_,
+                              parameters_.flat_weight.options().dtype(main_type(parameters_)));
 }
 
 at::Tensor Chunk::embed(const at::Tensor& tokens_M, const RowSplit& rows) const {

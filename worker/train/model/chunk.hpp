@@ -27,9 +27,10 @@ class Chunk {
   public:
     // `tp`: the group of the chunk.tp ranks that share the chunk's tensors; null if chunk.tp is 1.
     // `dp`: the group of the ranks that share weights; used only if options.splits_weights is true.
-    // Both groups must outlive this object.
+    // `cp`: the context-parallel group; used only for micro-batches with Microbatch::context.
+    // The groups must outlive this object.
     Chunk(const spec::ModelConfig& config, const ChunkSpec& chunk, const InitOptions& options,
-          Communicator* tp = nullptr, Communicator* dp = nullptr);
+          Communicator* tp = nullptr, Communicator* dp = nullptr, Communicator* cp = nullptr);
     Chunk(const Chunk&) = delete;
     Chunk& operator=(const Chunk&) = delete;
 
@@ -120,7 +121,6 @@ class Chunk {
     int head() const;
     at::Tensor here(const at::Tensor& tensor) const;  // returns a copy on the weights' device
     at::Tensor hidden_of(const Microbatch& data, const at::Tensor& hidden_MC);
-    void prepare_rope(std::int64_t positions);
     at::Tensor loss_of(int microbatch, const at::Tensor& x_MC, const Microbatch& data,
                        const LossRule& rule, const GradReady& ready);
     std::vector<double> sequence_log_probs(const at::Tensor& h_MC, const Microbatch& data) const;
@@ -133,7 +133,7 @@ class Chunk {
 
     spec::ModelConfig config_;
     ChunkSpec part_;
-    Communicator* tp_;
+    Communicator *tp_, *cp_;
     Vocabulary vocabulary_;
     PlacesOfLayers places_;
     Parameters parameters_;
@@ -141,7 +141,7 @@ class Chunk {
     SavedRoom room_;
     std::unique_ptr<GatheredWeights> gathered_;
     std::function<void(int parameter)> await_;  // empty: weights need no wait
-    ops::RopeTable rope_;
+    SequenceTable sequences_;
     std::uint64_t seed_;          // seed of dropout
     RowLengths lengths_;          // lengths of the rows of this step's weights
     std::map<int, Saved> saved_;  // key: micro-batch; kept from forward to backward_weight

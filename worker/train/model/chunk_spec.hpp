@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "common/spec/train/model.hpp"
 #include "common/spec/train/parallel.hpp"
 #include "worker/plan/recompute.hpp"
+#include "worker/train/model/context_rows.hpp"
 
 namespace roll::train {
 
@@ -98,6 +100,8 @@ struct Microbatch {
     std::int64_t first_row = 0;
     // indices of this micro-batch's samples among all samples of the run, ascending
     std::vector<std::int64_t> samples = {};
+    // If set, the tensors have only the rows of this rank, and `segments` is empty (context.hpp).
+    std::optional<ContextRows> context = std::nullopt;
 };
 
 // Selects the function that computes the gradients of weights. Now: backward_input computes them

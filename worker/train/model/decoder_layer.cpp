@@ -87,11 +87,29 @@ at::Tensor Layer::forward(const at::Tensor& x_MC, std::int64_t positions, LayerS
     return y_MC;
 }
 
-// Returns o_MA, the attention output.
+// Returns o_MA, the attention output. With context parallelism, saves only this rank's heads, so
+// that no rank holds the keys and values of all ranks for several layers at once.
 at::Tensor Layer::attend(const ops::Heads& heads, LayerSaved& s) const {
-    return ops::attention_within(heads, rule(), segments, s.attention,
-                                 kept_unless(recompute.attention()))
-        .flatten(0, 1);
+    const Tag tag{Site::ContextKeys, static_cast<int>(index), -1, again};
+    const ops::Heads all = splits_context() ? gather_keys(*context, heads, tag) : heads;
+    at::Tensor o_MA =
+        ops::attention_within(all, rule(), pieces, s.attention, kept_unless(recompute.attention()))
+            .flatten(0, 1);
+    if (!splits_context()) return o_MA;
+    for (ops::AttentionSaved& part : s.attention.parts) part.heads = {};
+    s.attention.heads = heads;
+    return o_MA;
+}
+
+// Returns the gradients of this rank's heads.
+ops::Heads Layer::attention_backward(const at::Tensor& do_MA, LayerSaved& s) const {
+    ops::PiecesSaved saved = std::exchange(s.attention, {});
+    if (!splits_context()) return ops::attention_within_backward(do_MA, std::move(saved));
+    const int layer = static_cast<int>(index);
+    const ops::Heads own = std::exchange(saved.heads, {});
+    const ops::Heads all = gather_keys(*context, own, {Site::ContextKeys, layer, -1, true});
+    const ops::Heads d = ops::attention_within_backward(do_MA, std::move(saved), all);
+    return reduce_keys(*context, d, {Site::ContextGrads, layer});
 }
 
 // Frees the values that `recompute` lists.
@@ -135,10 +153,10 @@ ops::Heads Layer::project(const at::Tensor& x_MC, std::int64_t positions, LayerS
         qkv_MP = ops::qk_norm(qkv_MP, norm_weight(config, weight(places.q_norm)),
                               norm_weight(config, weight(places.k_norm)), kv_heads(),
                               config.norm_eps, s.qk_norm);
-    // If there are segments, attention saves its own copies of the heads. This result is then not
+    // If there are pieces, attention saves its own copies of the heads. This result is then not
     // saved, so `kept` need not allocate it.
     return ops::rope(qkv_MP.view({-1, positions, qkv_MP.size(1)}), kv_heads(), table,
-                     kept_unless(recompute.attention() || !segments.empty()));
+                     kept_unless(recompute.attention() || !pieces.empty()));
 }
 
 at::Tensor Layer::finish(const at::Tensor& x_MC, const at::Tensor& o_MA, LayerSaved& s) const {
@@ -244,7 +262,7 @@ at::Tensor Layer::backward_input(const at::Tensor& dy_MC, LayerSaved& s, const C
     dout_MC = out().whole_grad(dout_MC);
     out().owe(dout_MC, std::exchange(s.o_MA, {}), weight_half);
     const at::Tensor do_MA = out().backward_input(dout_MC);
-    const ops::Heads dheads = ops::attention_within_backward(do_MA, std::exchange(s.attention, {}));
+    const ops::Heads dheads = attention_backward(do_MA, s);
     at::Tensor dqkv_MP = ops::rope_backward(dheads, table, do_MA.scalar_type()).flatten(0, 1);
     if (config.qk_norm) dqkv_MP = qk_norm_backward(dqkv_MP, s, input);
     const at::Tensor dh1_MC =

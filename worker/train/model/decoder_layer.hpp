@@ -13,6 +13,7 @@
 #include <span>
 
 #include "worker/train/model/chunk_spec.hpp"
+#include "worker/train/model/context.hpp"
 #include "worker/train/model/linear.hpp"
 #include "worker/train/model/parameters.hpp"
 #include "worker/train/ops/attention.hpp"
@@ -25,7 +26,7 @@ namespace roll::train {
 struct LayerSaved {
     ops::RmsNormSaved norm1;
     ops::QkNormSaved qk_norm;
-    ops::SegmentsSaved attention;
+    ops::PiecesSaved attention;
     at::Tensor o_MA;
     ops::RmsNormSaved post_norm1;
     ops::RmsNormSaved norm2;
@@ -45,12 +46,13 @@ struct Layer {
     const Parameters& parameters;
     const LayerPlaces& places;
     const ops::RopeTable& table;
-    std::int64_t index;  // index of the layer in the whole model
-    int first;           // index of the layer's first parameter in the chunk
-    std::span<const std::int64_t> segments = {};  // starts of the micro-batch's segments
-    ops::Place kept = {};                         // allocates the tensors of saved activations
-    Communicator* tp = nullptr;                   // the tensor-parallel group; null: none
+    std::int64_t index;                       // index of the layer in the whole model
+    int first;                                // index of the layer's first parameter in the chunk
+    std::span<const ops::Piece> pieces = {};  // the attention of the rows (SequenceRows::pieces)
+    ops::Place kept = {};                     // allocates the tensors of saved activations
+    Communicator* tp = nullptr;               // the tensor-parallel group; null: none
     RowSplit rows = {};  // x_MC, dy_MC and the results have only this rank's rows
+    const ContextGroup* context = nullptr;  // the exchange of keys and values; null: none
     plan::LayerRecompute recompute = {};
     // true: backward recomputes this layer's forward pass; no values are dropped
     bool again = false;
@@ -85,7 +87,9 @@ struct Layer {
     // Returns the allocator for a value that forward saves. If the value will be dropped, returns
     // an empty function.
     ops::Place kept_unless(bool dropped) const { return dropped ? ops::Place() : kept; }
+    bool splits_context() const { return context != nullptr && context->is_split(); }
     at::Tensor attend(const ops::Heads& heads, LayerSaved& saved) const;
+    ops::Heads attention_backward(const at::Tensor& do_MA, LayerSaved& saved) const;
     at::Tensor add_attention(const at::Tensor& x_MC, const at::Tensor& o_MA,
                              LayerSaved& saved) const;
     at::Tensor add_product(const at::Tensor& past_MC, const at::Tensor& in_MX, const Linear& matrix,

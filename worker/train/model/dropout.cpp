@@ -54,6 +54,8 @@ at::Tensor dropped(const at::Tensor& x_MC, const Dropout& dropout, int site) {
     const at::Tensor in = x_MC.contiguous(), out = at::empty_like(in);
     const std::int64_t width = in.size(1);
     const auto limit = static_cast<std::uint64_t>(std::ldexp(dropout.probability, 32));
+    const std::int64_t* const numbers =
+        dropout.number_M.defined() ? dropout.number_M.const_data_ptr<std::int64_t>() : nullptr;
     AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, in.scalar_type(), "dropped", [&] {
         const auto* from = in.const_data_ptr<scalar_t>();
         auto* to = out.data_ptr<scalar_t>();
@@ -62,8 +64,9 @@ at::Tensor dropped(const at::Tensor& x_MC, const Dropout& dropout, int site) {
         at::parallel_for(0, in.size(0), 16, [&](std::int64_t begin, std::int64_t end) {
             Words words(dropout, site);
             for (std::int64_t row = begin; row < end; ++row) {
+                const std::int64_t number = numbers == nullptr ? row : numbers[row];
                 const auto first = static_cast<std::uint64_t>(
-                    (dropout.first_row + row) * dropout.columns + dropout.first_column);
+                    (dropout.first_row + number) * dropout.columns + dropout.first_column);
                 for (std::int64_t i = row * width; i < (row + 1) * width; ++i) {
                     const bool drops =
                         words(first + static_cast<std::uint64_t>(i - row * width)) < limit;
@@ -79,14 +82,20 @@ at::Tensor dropped(const at::Tensor& x_MC, const Dropout& dropout, int site) {
 void add_noise(const Microbatch& data, const LossRule& rule, const RowSplit& rows,
                at::ScalarType type, const at::Tensor& x_MC) {
     if (rule.tokens.neftune_alpha == 0) return;
-    const std::int64_t positions = data.tokens_BT.size(1), width = x_MC.size(1);
+    const std::int64_t positions = data.context ? data.context->positions : data.tokens_BT.size(1);
+    const std::int64_t width = x_MC.size(1);
     const std::int64_t own = rows.rows_per_rank();
     const std::int64_t begin = rows.is_split() ? std::min(rows.tp->rank() * own, rows.rows) : 0;
     const at::Tensor noise_MC =
         at::empty({std::min(own, rows.rows - begin), width}, at::TensorOptions(type));
     const double bound =
         rule.tokens.neftune_alpha / std::sqrt(static_cast<double>(positions * width));
-    fill_uniform(noise_MC, bound, rule.seed, "neftune", (data.first_row + begin) * width);
+    const auto fill = [&](const at::Tensor& to, std::int64_t row) {
+        fill_uniform(to, bound, rule.seed, "neftune", (data.first_row + row) * width);
+    };
+    if (!data.context) fill(noise_MC, begin);
+    for (std::int64_t i = 0; data.context && i < noise_MC.size(0); ++i)
+        fill(noise_MC[i], data.context->number_M[begin + i].item<std::int64_t>());
     x_MC.narrow(0, 0, noise_MC.size(0)).add_(noise_MC.to(x_MC.device()));
 }
 

@@ -4,18 +4,35 @@
 #include <cstdint>
 #include <vector>
 
+#include "worker/train/model/chunk_spec.hpp"
+#include "worker/train/model/context.hpp"
 #include "worker/train/model/row_split.hpp"
 #include "worker/train/ops/values.hpp"
 
 namespace roll::train {
 
-// If there are segments, all rows form one sequence, and the positions restart at each segment.
+// If there are pieces, all rows form one sequence, and the positions restart at each segment.
 struct SequenceRows {
     std::int64_t positions = 0;
     ops::RopeTable rope;
-    std::vector<std::int64_t> segments;
+    std::vector<ops::Piece> pieces;
     RowSplit rows = {};
     std::int64_t first_row = 0;  // same as Microbatch::first_row
+    ContextGroup context = {};
+    at::Tensor number_M = {};  // same as ContextRows::number_M
+};
+
+// Makes the SequenceRows of micro-batches. Keeps the angles for the latest length of sequences.
+class SequenceTable {
+  public:
+    // `rows`: the rows of this rank. `cp`: as in Chunk. `angles`: type and device of the angles.
+    SequenceRows rows_of(const Microbatch& data, const spec::ModelConfig& config,
+                         const RowSplit& rows, Communicator* cp, const at::TensorOptions& angles);
+
+  private:
+    ops::RopeTable at(const at::Tensor& position_M) const;
+
+    ops::RopeTable rope_;
 };
 
 }  // namespace roll::train

@@ -11,8 +11,9 @@
 
 namespace roll::ops {
 
-// Returns o_BTA, the attention output, and fills `saved`. On a CPU, `place` allocates the result;
-// on a GPU, `place` is ignored.
+// Returns o_BTA, the attention output, and fills `saved`. There may be fewer queries than keys; the
+// queries then belong to the last positions. On a CPU, `place` allocates the result; on a GPU,
+// `place` is ignored.
 at::Tensor attention(const Heads& heads, const AttentionRule& rule, AttentionSaved& saved,
                      const Place& place = {});
 
@@ -20,21 +21,34 @@ at::Tensor attention(const Heads& heads, const AttentionRule& rule, AttentionSav
 // rope_backward() rounds them.
 Heads attention_backward(const at::Tensor& do_BTA, const AttentionSaved& saved);
 
-// Computes attention within segments, so that documents in one sequence do not attend to each
-// other. Calls attention() for each segment of a row of positions.
-struct SegmentsSaved {
-    std::vector<std::int64_t> starts;
-    std::vector<AttentionSaved> parts;
+// The queries [query, query + queries) attend to the keys [key, key + keys) under attention()'s
+// mask. The queries belong to the last of these keys' positions.
+struct Piece {
+    std::int64_t query = 0, queries = 0, key = 0, keys = 0;
+    friend bool operator==(const Piece&, const Piece&) = default;
 };
 
-// Returns o_BTA, the attention output. `starts` are the first positions of the segments, ascending
-// from 0. If `starts` is not empty, B must be 1. If `starts` is empty, each of the B rows is one
-// segment.
+// Returns the pieces of `positions` positions that are divided into segments. `starts` are the
+// first positions of the segments, ascending from 0. If `starts` is empty, there are no pieces.
+std::vector<Piece> segment_pieces(std::span<const std::int64_t> starts, std::int64_t positions);
+
+struct PiecesSaved {
+    std::vector<Piece> pieces;
+    std::vector<AttentionSaved> parts;
+    Heads heads = {};  // only if the parts have no heads: this rank's heads (context.hpp)
+};
+
+// Returns o_BTA, the attention output. Calls attention() for each piece, so that documents in one
+// sequence do not attend to each other. If there are pieces, B must be 1, and every query must be
+// in one piece. If there are none, each of the B rows attends to itself.
 at::Tensor attention_within(const Heads& heads, const AttentionRule& rule,
-                            std::span<const std::int64_t> starts, SegmentsSaved& saved,
+                            std::span<const Piece> pieces, PiecesSaved& saved,
                             const Place& place = {});
 
-// Returns the gradients of q, k and v. Consumes `saved`.
-Heads attention_within_backward(const at::Tensor& do_BTA, SegmentsSaved saved);
+// Returns the gradients of q, k and v. Consumes `saved`. `whole`: the heads of forward, if the
+// parts of `saved` have no heads. Several pieces may then have the same keys, and the gradients of
+// k and v are at least float32.
+Heads attention_within_backward(const at::Tensor& do_BTA, PiecesSaved saved,
+                                const Heads& whole = {});
 
 }  // namespace roll::ops

@@ -31,19 +31,20 @@ std::optional<std::int64_t> window_before(const AttentionRule& rule) {
     return rule.window - 1;
 }
 
-// A block of queries, and all keys to which at least one of these queries attends. The letters of
+// A block of queries [begin, end), and the keys [first, last), to each of which at least one of
+// these queries attends. The letters of
 // shapes: Q is the number of queries, S the number of keys, R the number of query heads for each
 // key head, and N = B G the number of key heads in the whole batch. The R query heads that share a
 // key head become one matrix of Q R rows. So the scores are N matrix products, with the shape
 // [N, Q R, S].
 struct Block {
-    std::int64_t begin, end, first;
+    std::int64_t begin, end, first, last;
 
     at::Tensor queries(const at::Tensor& x_BHTD, std::int64_t groups) const {
         return x_BHTD.slice(2, begin, end).unflatten(1, {groups, -1}).flatten(0, 1).flatten(1, 2);
     }
     at::Tensor keys(const at::Tensor& x_BGTD) const {
-        return x_BGTD.slice(2, first, end).flatten(0, 1);
+        return x_BGTD.slice(2, first, last).flatten(0, 1);
     }
     // put() copies `part` [N, Q R, D], a result for this block's queries, to these queries in
     // x_BHTD. add() adds `part` [N, S, D], a result for this block's keys, to these keys in x_BGTD.
@@ -52,17 +53,21 @@ struct Block {
         to.copy_(part.view(to.sizes()));
     }
     void add(const at::Tensor& x_BGTD, const at::Tensor& part) const {
-        const at::Tensor to = x_BGTD.slice(2, first, end);
+        const at::Tensor to = x_BGTD.slice(2, first, last);
         to.add_(part.view(to.sizes()));
     }
 };
 
 std::vector<Block> blocks_of(const AttentionSaved& s) {
     std::vector<Block> blocks;
-    const std::int64_t positions = s.heads.q_BHTD.size(2), window = s.rule.window;
-    for (std::int64_t begin = 0; begin < positions; begin += kQueries)
-        blocks.push_back({begin, std::min(begin + kQueries, positions),
-                          window == 0 ? 0 : std::max<std::int64_t>(0, begin - window + 1)});
+    const std::int64_t queries = s.heads.q_BHTD.size(2), window = s.rule.window;
+    const std::int64_t before = s.heads.k_BGTD.size(2) - queries;
+    for (std::int64_t begin = 0; begin < queries; begin += kQueries) {
+        const std::int64_t end = std::min(begin + kQueries, queries);
+        blocks.push_back({begin, end,
+                          window == 0 ? 0 : std::max<std::int64_t>(0, begin + before - window + 1),
+                          end + before});
+    }
     return blocks;
 }
 
@@ -73,9 +78,10 @@ at::Tensor scores(const Block& block, const AttentionSaved& s) {
         at::bmm(block.queries(s.heads.q_BHTD, groups), block.keys(s.heads.k_BGTD).transpose(1, 2)));
     score.mul_(s.rule.scale);
     if (s.rule.soft_cap > 0) score.div_(s.rule.soft_cap).tanh_().mul_(s.rule.soft_cap);
-    const std::int64_t shift = block.begin - block.first;
+    // column of the first query's own key
+    const std::int64_t shift = block.last - rows - block.first;
     const at::Tensor all =
-        at::ones({rows, block.end - block.first}, score.options().dtype(at::kBool));
+        at::ones({rows, block.last - block.first}, score.options().dtype(at::kBool));
     at::Tensor hidden = all.triu(shift + 1);
     if (s.rule.window > 0) hidden = hidden.logical_or(all.tril(shift - s.rule.window));
     score.unflatten(1, {-1, rows}).masked_fill_(hidden, -INFINITY);
@@ -148,10 +154,9 @@ at::Tensor rope_backward(const Heads& d, const RopeTable& table) {
 at::Tensor attention(AttentionSaved& s) {
     const Heads& h = s.heads;
     if (flashes(s)) {
-        const std::int64_t positions = h.q_BHTD.size(2);
         auto [out_BTHD, logsumexp, rng_state, unused, debug] = at::_flash_attention_forward(
             h.q_BHTD.transpose(1, 2), h.k_BGTD.transpose(1, 2), h.v_BGTD.transpose(1, 2),
-            std::nullopt, std::nullopt, positions, positions, /*dropout_p=*/0.0,
+            std::nullopt, std::nullopt, h.q_BHTD.size(2), h.k_BGTD.size(2), /*dropout_p=*/0.0,
             /*is_causal=*/true, /*return_debug_mask=*/false, s.rule.scale, window_before(s.rule));
         s.out_BTA = out_BTHD.flatten(2);
         s.logsumexp_BHT = logsumexp;
@@ -174,13 +179,14 @@ at::Tensor attention(AttentionSaved& s) {
 
 Heads attention_backward(const at::Tensor& do_BTA, const AttentionSaved& s) {
     const Heads& h = s.heads;
-    const std::int64_t heads = h.q_BHTD.size(1), positions = h.q_BHTD.size(2);
+    const std::int64_t heads = h.q_BHTD.size(1);
     const at::Tensor do_BTHD = do_BTA.view_as(s.out_BTA).unflatten(2, {heads, -1});
     const at::Tensor out_BTHD = s.out_BTA.unflatten(2, {heads, -1});
     if (flashes(s)) {
         auto [dq, dk, dv] = at::_flash_attention_backward(
             do_BTHD, h.q_BHTD.transpose(1, 2), h.k_BGTD.transpose(1, 2), h.v_BGTD.transpose(1, 2),
-            out_BTHD, s.logsumexp_BHT, at::Tensor(), at::Tensor(), positions, positions,
+            out_BTHD, s.logsumexp_BHT, at::Tensor(), at::Tensor(), h.q_BHTD.size(2),
+            h.k_BGTD.size(2),
             /*dropout_p=*/0.0, /*is_causal=*/true, s.flash[0], s.flash[1], s.rule.scale,
             window_before(s.rule));
         return {dq.transpose(1, 2), dk.transpose(1, 2), dv.transpose(1, 2)};

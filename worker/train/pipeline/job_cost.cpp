@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "worker/plan/layer_values.hpp"
 #include "worker/plan/tensor_bytes.hpp"
 #include "worker/train/pipeline/job_schedule.hpp"
 #include "worker/train/process/failure.hpp"
@@ -16,18 +17,34 @@ namespace {
 void count_replicas(const spec::TrainSpec& spec, std::int64_t own, std::int64_t weights_sent,
                     SentBytes& sent) {
     const spec::ParallelSpec& p = spec.parallel;
-    const double dp = p.dp;
-    if (p.zero == 0 || p.dp == 1) {
+    const int replicas = p.replicas();
+    if (p.zero == 0 || replicas == 1) {
         // In a ring all-reduce, a rank sends almost twice as many bytes as it sums.
-        sent.gradients = std::llround((dp - 1) / dp * 2 * static_cast<double>(own));
+        sent.gradients = std::llround((replicas - 1.0) / replicas * 2 * static_cast<double>(own));
         return;
     }
     // With ZeRO, a rank sends the gradients of other ranks' rows to these ranks. The rank also
     // sends the weights of its own rows to all other ranks.
     const std::int64_t main = plan::main_bytes(spec.precision);
     const std::int64_t element = plan::element_bytes(spec.precision);
-    sent.gradients = (p.dp - 1) * own * (p.zero > 1 ? spec.microbatches() : 1);
-    sent.weights = (p.dp - 1) * (p.zero > 2 ? weights_sent * element : own * element / main);
+    sent.gradients = (replicas - 1) * own * (p.zero > 1 ? spec.microbatches() : 1);
+    sent.weights = (replicas - 1) * (p.zero > 2 ? weights_sent * element : own * element / main);
+}
+
+// Returns the bytes that a rank of a stage sends to its context-parallel group in a step. The rank
+// sends its keys and values in forward, and again in backward. Then it sends the gradients of the
+// other ranks' keys and values, in a type of at least 32 bits. Recomputation of attention sends
+// keys and values once more.
+std::int64_t context_bytes(const spec::TrainSpec& spec, const spec::ModelConfig& model,
+                           const plan::Held& held) {
+    const plan::StagePart& part = *held.part;
+    const std::int64_t element = plan::element_bytes(spec.precision);
+    const std::int64_t above = part.layers - part.below;  // number of layers with a backward
+    const auto again = std::ranges::count_if(held.recompute, &plan::LayerRecompute::attention);
+    const std::int64_t each =
+        element * (part.layers + above + again) + plan::main_bytes(spec.precision) * above;
+    return (spec.parallel.cp - 1) * plan::rank_tokens(spec) * spec.microbatches() * 2 *
+           model.kv_heads / part.tp * model.head_dim * each;
 }
 
 }  // namespace
@@ -46,6 +63,7 @@ JobCost job_cost(const spec::TrainSpec& spec, const spec::ModelConfig& model, bo
         job.memory.push_back(plan::memory_bytes(model, spec, held));
         job.sent.tensor =
             std::max(job.sent.tensor, plan::tensor_bytes(model, spec, *held.part, held.recompute));
+        job.sent.context = std::max(job.sent.context, context_bytes(spec, model, held));
         const plan::Owned owned = held.owned.value_or(plan::Owned{});
         weights_sent = std::max(weights_sent, spec.microbatches() * owned.gathers + owned.updates);
     }
@@ -54,7 +72,7 @@ JobCost job_cost(const spec::TrainSpec& spec, const spec::ModelConfig& model, bo
     // A stage exchanges activations and their gradients with its neighbours, but sends nothing to a
     // neighbour on the same rank. Each tensor-parallel rank sends all rows or, with sequence
     // parallelism, only its own rows.
-    job.sent.message = plan::microbatch_tokens(spec) * model.hidden *
+    job.sent.message = plan::rank_tokens(spec) * model.hidden *
                        plan::element_bytes(spec.precision) * (p.sequence ? 1 : p.tp);
     return job;
 }

@@ -14,6 +14,7 @@ struct SentBytes {
     // Bytes that a rank sends to the other replicas. `weights` is 0 without ZeRO.
     std::int64_t gradients = 0, weights = 0;
     std::int64_t tensor = 0;   // bytes that a rank sends to its tensor-parallel group
+    std::int64_t context = 0;  // bytes that a rank sends to its context-parallel group
     std::int64_t message = 0;  // bytes of one message between two pipeline stages
 };
 

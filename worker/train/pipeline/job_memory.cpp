@@ -20,7 +20,7 @@ namespace {
 // rank, there is one buffer of the matrix's size to send and one to receive. The Newton-Schulz
 // iteration needs four more buffers of this size.
 std::int64_t muon_numel(const spec::TrainSpec& spec, const std::vector<ParameterSpec>& specs) {
-    const std::int64_t copies = 2 * std::int64_t{spec.parallel.dp} + 4;
+    const std::int64_t copies = 2 * std::int64_t{spec.parallel.replicas()} + 4;
     std::int64_t most = 0;
     for (const ParameterSpec& one : specs)
         if (!one.frozen && rule_of(spec.optimizer, one).kind == spec::OptimizerKind::Muon)
@@ -35,7 +35,7 @@ std::int64_t muon_numel(const spec::TrainSpec& spec, const std::vector<Parameter
 std::int64_t adafactor_bytes(const spec::TrainSpec& spec, const std::vector<ParameterSpec>& specs,
                              bool on_gpu) {
     if (spec.optimizer.kind != spec::OptimizerKind::Adafactor) return 0;
-    const int owners = spec.parallel.zero > 0 ? spec.parallel.dp : 1;
+    const int owners = spec.parallel.zero > 0 ? spec.parallel.replicas() : 1;
     const bool is_double = spec.precision == spec::Precision::Fp64;
     const bool has_halves = spec.precision == spec::Precision::Bf16 && !on_gpu;
     const std::int64_t each = is_double ? 8 : 3 * 8 + (has_halves ? 4 : 0);
@@ -87,7 +87,7 @@ std::int64_t place_in(const ParameterSpec& spec, const ChunkSpec& chunk, std::si
 std::vector<plan::ExchangeBucket> exchange_buckets(const spec::TrainSpec& job,
                                                    const std::vector<ParameterSpec>& specs,
                                                    const ChunkSpec& chunk, bool on_gpu) {
-    const int owners = job.parallel.dp, buffers = on_gpu ? owners + 1 : 2 * owners;
+    const int owners = job.parallel.replicas(), buffers = on_gpu ? owners + 1 : 2 * owners;
     std::vector<std::int64_t> numels;
     for (const ParameterSpec& spec : specs) numels.push_back(c10::multiply_integers(spec.sizes));
     std::vector<plan::ExchangeBucket> found;
@@ -154,14 +154,15 @@ std::optional<plan::Owned> most_owned(const spec::TrainSpec& job,
                                       const std::vector<std::vector<ParameterSpec>>& chunks,
                                       std::int64_t lowest) {
     const spec::ParallelSpec& p = job.parallel;
-    if (p.zero == 0 || p.dp == 1) return std::nullopt;
+    const int owners = p.replicas();
+    if (p.zero == 0 || owners == 1) return std::nullopt;
     const std::int64_t element = plan::element_bytes(job.precision);
     plan::Owned most;
-    for (int owner = 0; owner < p.dp; ++owner) {
+    for (int owner = 0; owner < owners; ++owner) {
         plan::Owned owned{.gradients = p.zero > 1};
         for (const std::vector<ParameterSpec>& specs : chunks) {
-            add_owned(owned, job, specs, p.dp, owner);
-            if (p.zero > 2) add_weights(owned, specs, p.dp, owner, element, lowest);
+            add_owned(owned, job, specs, owners, owner);
+            if (p.zero > 2) add_weights(owned, specs, owners, owner, element, lowest);
         }
         owned.weights += owned.gathered;
         if (owned.trained >= most.trained) most = owned;
@@ -196,7 +197,7 @@ plan::Held held_by(int stage, const spec::TrainSpec& spec, const spec::ModelConf
         held.update_bytes =
             std::max(held.update_bytes, adafactor_bytes(spec, specs, on_gpu) +
                                             (on_gpu ? 0 : window_bytes(spec, specs)));
-        if (spec.parallel.zero > 0 && spec.parallel.dp > 1)
+        if (spec.parallel.zero > 0 && spec.parallel.replicas() > 1)
             buckets.push_back(exchange_buckets(spec, specs, chunk, on_gpu));
         chunks.push_back(std::move(specs));
         if (!job.recompute.empty())

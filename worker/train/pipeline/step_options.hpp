@@ -13,6 +13,8 @@ namespace roll::train {
 
 struct Groups {
     Communicator& pp;
+    // the replicas: the ranks that have the same part of the model. With context parallelism, the
+    // ranks of each cp group are neighbours in it.
     Communicator& dp;
     // group of the first and the last stage, if the output layer is tied to the embedding
     Communicator* tie = nullptr;
@@ -24,6 +26,7 @@ struct Groups {
     std::function<void(spec::FaultPhase)> at_phase = {};
     // all ranks of the job, in the order of plan::Mesh; null: pp, dp or tp has all ranks
     Communicator* world = nullptr;
+    Communicator* cp = nullptr;  // group of the ranks that share each sequence; null: none
 };
 
 struct TrainOptions {

@@ -59,7 +59,8 @@ TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedu
             part.sequence = options.sequence && part.tp > 1;
         }
         Parameters& p =
-            chunks_.emplace_back(config, part, options_.init, groups.tp, &groups.dp).parameters();
+            chunks_.emplace_back(config, part, options_.init, groups.tp, &groups.dp, groups.cp)
+                .parameters();
         if (options.init.draw) chunks_.back().start_magnitudes();
         const auto issued = [this, chunk](int bucket) {
             announce(spec::FaultPhase::Reduce);
@@ -80,19 +81,19 @@ TrainStep::TrainStep(const spec::ModelConfig& config, const plan::PipelineSchedu
 // a bucket's reduction has started.
 std::vector<LossRule> TrainStep::rules(std::span<const Microbatch> batch, std::int64_t& tokens) {
     if (options_.preference) return pair_rules(batch, tokens);
-    std::vector<double> counts;
-    at::Tensor total = at::zeros({}, at::kDouble);
-    for (const Microbatch& data : batch) {
-        counts.push_back(data.targets_BT.ne(ops::kIgnored).sum().item<double>());
-        total.add_(counts.back());
-    }
+    const bool whole = options_.normalize == spec::Normalize::Step;
+    const at::Tensor counts = at::zeros({std::ssize(batch)}, at::kDouble);
+    for (std::size_t k = 0; k < batch.size(); ++k)
+        counts[static_cast<std::int64_t>(k)] = batch[k].targets_BT.ne(ops::kIgnored).sum();
+    const at::Tensor total = counts.sum();
     sum_over(groups_.dp, total, {Site::TokenCount});
+    const int sharing = groups_.cp == nullptr ? 1 : groups_.cp->size();
+    if (!whole && sharing > 1) sum_over(*groups_.cp, counts, {Site::TokenCount});
     tokens = std::llround(total.item<double>());
-    const double means = static_cast<double>(std::ssize(batch)) * groups_.dp.size();
+    const double means = static_cast<double>(std::ssize(batch)) * groups_.dp.size() / sharing;
     std::vector<LossRule> rules;
-    for (const double count : counts) {
-        const double one =
-            options_.normalize == spec::Normalize::Step ? total.item<double>() : means * count;
+    for (std::int64_t k = 0; k < counts.numel(); ++k) {
+        const double one = whole ? total.item<double>() : means * counts[k].item<double>();
         rules.push_back(
             {.scale = one > 0 ? 1 / one : 0, .tokens = options_.loss, .seed = options_.init.seed});
     }

@@ -1,5 +1,6 @@
 #include "worker/train/process/launch.hpp"
 
+#include "common/spec/check/context.hpp"
 #include "common/spec/check/pipeline.hpp"
 #include "common/spec/check/tensor.hpp"
 #include "worker/train/process/failure.hpp"
@@ -8,12 +9,6 @@ namespace roll::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-void refuse_axis(const char* name, int value) {
-    if (value == 1) return;
-    throw RankFailure(2, std::string("parallel.") + name + ": " + std::to_string(value) +
-                             " is not supported yet; set it to 1");
-}
 
 void refuse(const std::vector<spec::Problem>& problems) {
     std::string text;
@@ -25,8 +20,11 @@ void refuse(const std::vector<spec::Problem>& problems) {
 }  // namespace
 
 void check_spec(const spec::TrainSpec& spec) {
-    refuse_axis("cp", spec.parallel.cp);
-    refuse_axis("ep", spec.parallel.ep);
+    if (spec.objective == spec::Objective::Preference)
+        refuse(spec::context_problems(spec.parallel.cp, spec::name_of(spec.preference.kind)));
+    if (spec.parallel.ep != 1)
+        throw RankFailure(2, "parallel.ep: " + std::to_string(spec.parallel.ep) +
+                                 " is not supported yet; set it to 1");
     if (spec.parallel.zero < 0 || spec.parallel.zero > 3)
         throw RankFailure(2, "parallel.zero: " + std::to_string(spec.parallel.zero) +
                                  " is not allowed; set it to 0, 1, 2 or 3");

@@ -29,10 +29,11 @@ std::int64_t least_like(std::int64_t size, std::int64_t least, int from, int to)
 }
 
 void cut_ranks(spec::ParallelSpec& p) {
-    const auto ranks = [&] { return std::int64_t{p.dp} * p.tp * p.pp; };
+    const auto ranks = [&] { return std::int64_t{p.dp} * p.tp * p.pp * p.cp; };
     if (ranks() > kRanksMax) p.dp = std::min(p.dp, 2);
     if (ranks() > kRanksMax) p.tp = std::min(p.tp, 2);
-    if (ranks() > kRanksMax) p.pp = kRanksMax / (p.dp * p.tp);
+    if (ranks() > kRanksMax) p.cp = std::min(p.cp, 2);
+    if (ranks() > kRanksMax) p.pp = kRanksMax / (p.dp * p.tp * p.cp);
 }
 
 // Returns the group size of an interleaved schedule; 0 if the schedule has the default size. The
@@ -63,7 +64,7 @@ std::int64_t least_microbatches(const spec::ParallelSpec& p, std::int64_t layers
     constexpr std::int64_t kLayerPasses =
         10'000;  // limit on the number of forward passes of layers in a step, on all ranks
     std::int64_t wanted = 2 * std::max({1, p.pp, p.group});
-    if (layers * p.dp * p.tp * wanted > kLayerPasses) wanted /= 2;
+    if (layers * p.dp * p.tp * p.cp * wanted > kLayerPasses) wanted /= 2;
     for (std::int64_t m = std::min(wanted, microbatches); m < microbatches; ++m)
         if (spec::pipeline_problems(p, {.microbatches = m}).empty()) return m;
     return microbatches;
@@ -125,11 +126,11 @@ void cut_model(SmallJob& job, const spec::ParallelSpec& from, std::int64_t seq_l
     const spec::ParallelSpec& to = job.spec.parallel;
     const auto hidden = static_cast<double>(config.hidden);
     cut_heads(config, from, to);
-    config.hidden =
-        least_like(config.hidden, std::max<std::int64_t>(kHidden, to.dp), from.dp, to.dp);
+    config.hidden = least_like(config.hidden, std::max<std::int64_t>(kHidden, to.replicas()),
+                               from.replicas(), to.replicas());
     config.intermediate = to.tp * std::min(config.intermediate / from.tp, kIntermediatePerRank);
-    config.vocab =
-        least_like(config.vocab, std::max<std::int64_t>(kVocabulary, to.dp), from.tp, to.tp);
+    config.vocab = least_like(config.vocab, std::max<std::int64_t>(kVocabulary, to.replicas()),
+                              from.tp, to.tp);
     // Gemma multiplies the embedding by the square root of the hidden size, rounded to bfloat16
     if (std::abs(config.embedding_scale / std::sqrt(hidden) - 1) < 0.01)
         config.embedding_scale = std::sqrt(static_cast<double>(config.hidden));
@@ -139,8 +140,9 @@ void cut_model(SmallJob& job, const spec::ParallelSpec& from, std::int64_t seq_l
     cut_lora(config.lora, config.layers);
 }
 
-// Reduces the number of sequences and micro-batches. The small job keeps one property of the
-// original job: whether tp divides the number of rows of a micro-batch.
+// Reduces the number of sequences and micro-batches. The small job keeps two properties of the
+// original job: whether tp divides the number of rows of a micro-batch, and whether 2 cp divides
+// the length of a sequence.
 void cut_batch(spec::TrainSpec& spec, std::int64_t layers, const spec::TrainSpec& from) {
     // A schedule file names every micro-batch, so the number of micro-batches must not change.
     const bool is_fixed = !spec.parallel.schedule_file.empty();
@@ -149,10 +151,13 @@ void cut_batch(spec::TrainSpec& spec, std::int64_t layers, const spec::TrainSpec
                  : least_microbatches(spec.parallel, layers, from.microbatches());
     spec.micro_batch_size = std::min<std::int64_t>(from.micro_batch_size, 2);
     spec.global_batch_size = microbatches * spec.micro_batch_size * spec.parallel.dp;
-    const bool divides = from.micro_batch_size * from.seq_length % from.parallel.tp == 0;
+    const auto divided = [](const spec::TrainSpec& s, std::int64_t length) {
+        return std::pair(s.micro_batch_size * length % s.parallel.tp == 0,
+                         s.parallel.cp == 1 || length % (2 * s.parallel.cp) == 0);
+    };
     std::int64_t positions = std::min(from.seq_length, kPositions);
     while (positions < from.seq_length &&
-           (spec.micro_batch_size * positions % spec.parallel.tp == 0) != divides)
+           divided(spec, positions) != divided(from, from.seq_length))
         ++positions;
     spec.seq_length = positions;
 }
@@ -166,6 +171,7 @@ std::vector<Cut> cuts_of(const spec::TrainSpec& from_spec, const spec::ModelConf
         {"parallel.dp", number(p.dp), number(small.dp)},
         {"parallel.tp", number(p.tp), number(small.tp)},
         {"parallel.pp", number(p.pp), number(small.pp)},
+        {"parallel.cp", number(p.cp), number(small.cp)},
         {"parallel.first_layers", number(p.first_layers), number(small.first_layers)},
         {"parallel.last_layers", number(p.last_layers), number(small.last_layers)},
         {"num_hidden_layers", number(from.layers), number(to.config.layers)},

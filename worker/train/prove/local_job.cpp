@@ -5,6 +5,7 @@
 #include "worker/checkpoint/staging.hpp"
 #include "worker/checkpoint/state.hpp"
 #include "worker/plan/mesh.hpp"
+#include "worker/train/model/context.hpp"
 #include "worker/train/process/failure.hpp"
 #include "worker/train/save/part_writer.hpp"
 #include "worker/train/save/restore.hpp"
@@ -19,10 +20,10 @@ const checkpoint::Name kName{1, {1, 1}};
 // the writer also waits for its thread.
 constexpr std::int64_t kRing = 1 << 14;
 
-// The communication groups of one rank. A group's name begins with the same word (pp, dp, tp) as in
-// a job of several processes.
+// The communication groups of one rank. A group's name begins with the same word (pp, dp, tp, cp)
+// as in a job of several processes.
 struct RankGroups {
-    std::unique_ptr<Communicator> pp, dp, tp, tie, world;
+    std::unique_ptr<Communicator> pp, dp, tp, cp, tie, world;
 };
 
 RankGroups connect(const LocalJob& job, const plan::Mesh& mesh, LocalFabric& fabric, int rank) {
@@ -31,10 +32,12 @@ RankGroups connect(const LocalJob& job, const plan::Mesh& mesh, LocalFabric& fab
     };
     const std::vector<int> stages = mesh.group(rank, plan::Axis::Pp);
     RankGroups groups{group("pp", stages),
-                      group("dp", mesh.group(rank, plan::Axis::Dp)),
+                      group("dp", mesh.replicas(rank)),
                       group("tp", mesh.group(rank, plan::Axis::Tp)),
                       {},
+                      {},
                       fabric.world(rank)};
+    if (job.cp > 1) groups.cp = group("cp", mesh.group(rank, plan::Axis::Cp));
     const bool at_end = rank == stages.front() || rank == stages.back();
     if (job.config.tied && stages.size() > 1 && at_end)
         groups.tie = group("tie", {stages.front(), stages.back()});
@@ -47,12 +50,17 @@ void train_rank(const LocalJob& job, const RankGroups& groups, Record& record) {
                        .dp = *groups.dp,
                        .tie = groups.tie.get(),
                        .tp = groups.tp.get(),
-                       .world = groups.world.get()},
+                       .world = groups.world.get(),
+                       .cp = groups.cp.get()},
                       job.options);
     if (job.prepare) job.prepare(trainer);
     const int microbatches = job.schedule.microbatches;
     const auto own = [&](const std::vector<Microbatch>& batch) {
-        return std::span(batch).subspan(groups.dp->rank() * microbatches, microbatches);
+        const auto replica = static_cast<std::size_t>(groups.dp->rank() / job.cp);
+        const auto count = static_cast<std::size_t>(microbatches);
+        const auto part = std::span(batch).subspan(replica * count, count);
+        if (job.divide) return job.divide(part, *groups.cp);
+        return context_parts(part, groups.cp.get());
     };
     if (!job.starts_from.empty()) {
         if (job.load)
@@ -75,8 +83,8 @@ void train_rank(const LocalJob& job, const RankGroups& groups, Record& record) {
     }
     save_before(job.steps);
     if (!job.evaluates) return;
-    const std::vector<Microbatch> held_out = job.batch(job.steps);
-    const LossSum valid = trainer.evaluate(own(held_out), trainer.kl_sum(own(held_out)).kl());
+    const std::vector<Microbatch> held_out = own(job.batch(job.steps));
+    const LossSum valid = trainer.evaluate(held_out, trainer.kl_sum(held_out).kl());
     note_number(record, "valid.loss", valid.loss);
     note_number(record, "valid.tokens", static_cast<double>(valid.tokens));
     if (valid.pairs) note_pairs(record, "valid.", *valid.pairs);
@@ -108,9 +116,9 @@ void save_locally(const fs::path& root, TrainStep& step, const ModelSetup& model
 }
 
 Record train_locally(const LocalJob& job) {
-    const int ranks = job.dp * job.tp * job.schedule.pp;
-    const plan::Mesh mesh =
-        need(plan::Mesh::make({.dp = job.dp, .tp = job.tp, .pp = job.schedule.pp}, ranks));
+    const int ranks = job.dp * job.tp * job.cp * job.schedule.pp;
+    const plan::Mesh mesh = need(
+        plan::Mesh::make({.dp = job.dp, .tp = job.tp, .pp = job.schedule.pp, .cp = job.cp}, ranks));
     LocalFabric fabric(ranks, job.fabric);
     Record record;  // needs no lock, because one rank runs at a time
     fabric.run([&](int rank) {

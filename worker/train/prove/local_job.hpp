@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "common/spec/train/parallel.hpp"
@@ -27,7 +28,7 @@ void save_locally(const std::filesystem::path& root, TrainStep& step, const Mode
 struct LocalJob {
     spec::ModelConfig config;
     plan::PipelineSchedule schedule;
-    int dp = 1, tp = 1;
+    int dp = 1, tp = 1, cp = 1;
     TrainOptions options = {};
     LocalOptions fabric = {};
     int steps = 3;       // number of the step after the last one
@@ -48,6 +49,10 @@ struct LocalJob {
     spec::ParallelSpec parallel = {};
     // Takes a rank's state from `starts_from`; empty: restore() is used. Tests plant bugs here.
     std::function<void(TrainStep& step)> load = {};
+    // Divides micro-batches among the ranks of a context-parallel group; empty: context_parts() is
+    // used. Tests plant bugs here.
+    std::function<std::vector<Microbatch>(std::span<const Microbatch>, const Communicator& cp)>
+        divide = {};
     bool evaluates = true;  // false: the job ends after its last step
     // Changes a rank's step before its first use; empty: nothing is changed
     std::function<void(TrainStep& step)> prepare = {};

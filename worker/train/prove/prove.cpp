@@ -77,6 +77,7 @@ LocalJob in_layout(const SmallJob& small, const ModelSetup& model, const fs::pat
                  .schedule = pipeline.schedule,
                  .dp = p.dp,
                  .tp = p.tp,
+                 .cp = p.cp,
                  .options = train_options(small.spec, small.config),
                  .steps = kSteps,
                  .lr = kLearningRate,
@@ -98,7 +99,7 @@ LocalJob in_layout(const SmallJob& small, const ModelSetup& model, const fs::pat
 // Returns the same job on one rank. This rank executes the micro-batches of all replicas.
 LocalJob on_one_rank(LocalJob job) {
     job.schedule = plan::gpipe(1, 1, job.dp * job.schedule.microbatches);
-    job.dp = job.tp = 1;
+    job.dp = job.tp = job.cp = 1;
     job.options.split = {};
     job.options.sequence = false;
     job.options.zero = 0;

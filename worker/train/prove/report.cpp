@@ -77,9 +77,10 @@ OrderedJson difference_json(const Difference& difference) {
 OrderedJson layout_json(const Proof& proof) {
     const spec::TrainSpec& spec = proof.job.spec;
     const spec::ParallelSpec& p = spec.parallel;
-    return {{"ranks", p.dp * p.tp * p.pp},
+    return {{"ranks", p.replicas() * p.tp * p.pp},
             {"dp", p.dp},
             {"tp", p.tp},
+            {"cp", p.cp},
             {"pp", p.pp},
             {"vpp", p.vpp},
             {"sequence", p.sequence},

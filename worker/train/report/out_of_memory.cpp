@@ -59,7 +59,7 @@ std::vector<Setting> settings(const spec::TrainSpec& spec) {
     if (spec.parallel.tp > 1)
         all.push_back(
             {"parallel.sequence true", [](spec::TrainSpec& s) { s.parallel.sequence = true; }});
-    for (int zero = 1; spec.parallel.dp > 1 && zero <= 3; ++zero)
+    for (int zero = 1; spec.parallel.replicas() > 1 && zero <= 3; ++zero)
         all.push_back({"parallel.zero " + std::to_string(zero),
                        [zero](spec::TrainSpec& s) { s.parallel.zero = zero; }});
     return all;
@@ -93,7 +93,7 @@ std::optional<plan::MemoryBytes> memory_of(spec::TrainSpec spec, const spec::Mod
 std::string out_of_memory_text(const spec::TrainSpec& given, const spec::ModelConfig& model,
                                int rank, bool on_gpu, const OutOfMemory& failure) {
     const spec::ParallelSpec& p = given.parallel;
-    const int stage = need(plan::Mesh::make(p, p.dp * p.tp * p.pp)).place(rank).pp;
+    const int stage = need(plan::Mesh::make(p, p.replicas() * p.tp * p.pp)).place(rank).pp;
     std::string text = "out of memory";
     if (!failure.during().empty()) text += " during " + failure.during();
     if (failure.bytes() > 0)

@@ -368,7 +368,7 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu, int nodes) {
     const ModelSetup setup = setup_model(spec, {}, true);
     const spec::ModelConfig& model = setup.config;
     const spec::ParallelSpec& p = spec.parallel;
-    const plan::Mesh mesh = need(plan::Mesh::make(p, p.dp * p.tp * p.pp));
+    const plan::Mesh mesh = need(plan::Mesh::make(p, p.replicas() * p.tp * p.pp));
     const JobCost job = job_cost(spec, model, on_gpu);
     const plan::FlopsPerToken flops =
         plan::flops_per_token(model, spec.seq_length, untrained_of(spec, model));
@@ -409,15 +409,16 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu, int nodes) {
     json["offload"] = {{"state", spec.optimizer.offload},
                        {"activations", spec.offloads_activations}};
     add_memory(json, job);
-    json["communication_bytes_per_step"]["gradients"] = job.sent.gradients;
-    if (p.zero > 0 && p.dp > 1) json["communication_bytes_per_step"]["weights"] = job.sent.weights;
-    if (p.pp > 1) {
-        json["links"] = links_json(job.report, job.sent.message);
-        std::int64_t sent = 0;
-        for (const OrderedJson& link : json["links"]) sent += link["bytes"].get<std::int64_t>();
-        json["communication_bytes_per_step"]["activations"] = sent;
-    }
-    if (p.tp > 1) json["communication_bytes_per_step"]["tensor"] = job.sent.tensor;
+    OrderedJson sent = {{"gradients", job.sent.gradients}};
+    if (p.zero > 0 && p.replicas() > 1) sent["weights"] = job.sent.weights;
+    const OrderedJson links = links_json(job.report, job.sent.message);
+    std::int64_t activations = 0;
+    for (const OrderedJson& link : links) activations += link["bytes"].get<std::int64_t>();
+    if (p.pp > 1) sent["activations"] = activations;
+    if (p.tp > 1) sent["tensor"] = job.sent.tensor;
+    if (p.cp > 1) sent["context"] = job.sent.context;
+    json["communication_bytes_per_step"] = sent;
+    if (p.pp > 1) json["links"] = links;
     const double flop = flops.causal * static_cast<double>(per_step * spec.steps);
     json["time"] = time_json(spec, mesh.world_size(), flop, on_gpu);
     json["checkpoint_bytes"] = {{"weights", disk.weights}, {"optimizer", disk.optimizer}};
@@ -446,8 +447,9 @@ std::string plan_text(const OrderedJson& p) {
     if (p["frozen_parameters"] != 0)
         text += ", " + count_text(p["frozen_parameters"]) + " of them frozen";
     text += "\n";
-    text += "mesh        dp " + mesh["dp"].dump() + " x pp " + mesh["pp"].dump() + " x cp 1 x tp " +
-            mesh["tp"].dump() + " = " + counted(mesh["world_size"].get<int>(), "rank") + "\n";
+    text += "mesh        dp " + mesh["dp"].dump() + " x pp " + mesh["pp"].dump() + " x cp " +
+            mesh["cp"].dump() + " x tp " + mesh["tp"].dump() + " = " +
+            counted(mesh["world_size"].get<int>(), "rank") + "\n";
     text += stages_text(p["stages"], mesh["tp"]);
     text += "a step      " + count_text(p["tokens_per_step"]) + " " +
             noun_for(p["tokens_per_step"].get<std::int64_t>(), "token") + ", " +
@@ -464,14 +466,14 @@ std::string plan_text(const OrderedJson& p) {
     text += " per rank and step";
     if (sent.contains("activations"))
         text += ", activations " + bytes_text(sent["activations"]) + " per replica and step";
-    if (sent.contains("tensor"))
-        text +=
-            ", between tensor-parallel ranks " + bytes_text(sent["tensor"]) + " per rank and step";
-    text += "\n";
+    for (const char* const axis : {"tensor", "context"})
+        if (sent.contains(axis))
+            text += std::string(", between ") + axis + "-parallel ranks " + bytes_text(sent[axis]) +
+                    " per rank and step";
     if (!p.contains("memory_per_stage_bytes"))
-        text += "memory      " + memory_text(p["memory_per_rank_bytes"]) + "\n";
+        text += "\nmemory      " + memory_text(p["memory_per_rank_bytes"]) + "\n";
     else
-        text += memory_table(p["memory_per_stage_bytes"]) + links_text(p["links"]);
+        text += "\n" + memory_table(p["memory_per_stage_bytes"]) + links_text(p["links"]);
     text += offloaded_text(p["memory_per_rank_bytes"], p["offload"]);
     if (p.contains("warnings"))
         for (const OrderedJson& warning : p["warnings"])

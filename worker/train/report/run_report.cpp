@@ -41,6 +41,7 @@ const char* samples_text(const spec::DataSpec& data) {
 
 std::string axes_text(const spec::ParallelSpec& p, const std::string& schedule) {
     std::string text = "dp " + std::to_string(p.dp);
+    if (p.cp > 1) text += ", cp " + std::to_string(p.cp);
     if (p.zero > 0) text += ", zero " + std::to_string(p.zero);
     if (p.tp > 1) text += ", tp " + std::to_string(p.tp);
     if (p.sequence) text += " with sequence parallelism";
@@ -77,6 +78,7 @@ OrderedJson metrics_head(const spec::TrainSpec& spec, const spec::ModelConfig& m
         {"time", to_iso8601(wall_clock_now())}};
     if (spec.epochs > 0) head["epochs"] = spec.epochs;
     if (spec.parallel.tp > 1) head["tp"] = spec.parallel.tp;
+    if (spec.parallel.cp > 1) head["cp"] = spec.parallel.cp;
     if (spec.parallel.pp > 1) {
         head["pp"] = spec.parallel.pp;
         head["vpp"] = spec.parallel.vpp;

@@ -36,10 +36,11 @@ class Lister {
 
     LegalLayouts all() {
         const int tp = spec_.parallel.tp, pp = spec_.parallel.pp;
+        const int ranks = space_.ranks / spec_.parallel.cp;  // those that share no sequence
         for (const int i : space_.tp ? divisors(space_.ranks_per_node) : std::vector{tp})
-            if (space_.ranks % i == 0 && fits_tensors(i))
-                for (const int j : space_.pp ? divisors(space_.ranks / i) : std::vector{pp})
-                    if (space_.ranks % (i * j) == 0) add_mesh(i, j);
+            if (ranks % i == 0 && fits_tensors(i))
+                for (const int j : space_.pp ? divisors(ranks / i) : std::vector{pp})
+                    if (ranks % (i * j) == 0) add_mesh(i, j);
         for (const auto& [stages, rule] : impossible_)
             if (!possible_.contains(stages)) refuse("pp " + std::to_string(stages), rule);
         return std::move(found_);
@@ -60,7 +61,7 @@ class Lister {
     }
 
     void add_mesh(int tp, int pp) {
-        const int dp = space_.ranks / (tp * pp);
+        const int dp = space_.ranks / (tp * pp * spec_.parallel.cp);
         if (space_.dp > 0 && dp != space_.dp) return;
         std::vector<int> chunks{spec_.parallel.vpp};
         if (space_.vpp) {
@@ -181,7 +182,8 @@ class Lister {
     void add_details(Layout layout) {
         using enum spec::Recompute;
         std::vector<int> zeros{spec_.parallel.zero};
-        if (space_.zero) zeros = layout.dp > 1 ? std::vector{0, 1, 2, 3} : std::vector{0};
+        if (space_.zero)
+            zeros = layout.dp * spec_.parallel.cp > 1 ? std::vector{0, 1, 2, 3} : std::vector{0};
         std::vector sequences{spec_.parallel.sequence};
         if (space_.sequence)
             sequences = layout.tp > 1 ? std::vector{false, true} : std::vector{false};

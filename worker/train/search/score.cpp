@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "worker/plan/cost.hpp"
+#include "worker/plan/layer_values.hpp"
 #include "worker/plan/size_text.hpp"
 #include "worker/plan/tensor_bytes.hpp"
 #include "worker/train/model/trained_chunks.hpp"
@@ -32,7 +33,7 @@ double flops_of_unit(const spec::TrainSpec& spec, const spec::ModelConfig& model
     for (const plan::Costs& cost : costs) units += work(cost);
     const auto tokens = static_cast<double>(plan::microbatch_tokens(spec));
     const double flops = plan::flops_per_token(model, spec.seq_length).causal * tokens;
-    return flops / spec.parallel.tp / units * (tokens + kRowsMore) / tokens;
+    return flops / (spec.parallel.tp * spec.parallel.cp) / units * (tokens + kRowsMore) / tokens;
 }
 
 // Estimates the time for which a rank is idle while the pipeline fills and drains, as a share of
@@ -55,7 +56,7 @@ double idle_share(const spec::ParallelSpec& p) {
 std::int64_t stage_bytes(const spec::TrainSpec& spec, const spec::ModelConfig& model) {
     const spec::ParallelSpec& p = spec.parallel;
     if (p.pp == 1) return 0;
-    const std::int64_t rows = plan::microbatch_tokens(spec) / (p.sequence ? p.tp : 1);
+    const std::int64_t rows = plan::rank_tokens(spec) / (p.sequence ? p.tp : 1);
     return 2 * p.vpp * spec.microbatches() * rows * model.hidden *
            plan::element_bytes(spec.precision);
 }
@@ -63,7 +64,8 @@ std::int64_t stage_bytes(const spec::TrainSpec& spec, const spec::ModelConfig& m
 // Estimates the bytes that a rank with `count` parameters sends to the other replicas in a step.
 double replica_bytes(const spec::TrainSpec& spec, double count) {
     const spec::ParallelSpec& p = spec.parallel;
-    const double others = (p.dp - 1.0) / p.dp, m = static_cast<double>(spec.microbatches());
+    const double others = (p.replicas() - 1.0) / p.replicas(),
+                 m = static_cast<double>(spec.microbatches());
     const auto main = static_cast<double>(plan::main_bytes(spec.precision));
     const auto element = static_cast<double>(plan::element_bytes(spec.precision));
     switch (p.zero) {
@@ -77,22 +79,25 @@ double replica_bytes(const spec::TrainSpec& spec, double count) {
 // Estimates the bytes of the buffers in which replicas exchange the gradients of two buckets.
 double exchange_bytes(const spec::TrainSpec& spec, const JobBytes& bytes, double count) {
     const spec::ParallelSpec& p = spec.parallel;
-    if (p.zero == 0 || p.dp == 1) return 0;
+    const double replicas = p.replicas();
+    if (p.zero == 0 || replicas == 1) return 0;
     const double bucket = std::min(kBucketMost, count / 4);
-    const double exchanged = 2 * bytes.trained * (p.dp + 1.0) / p.dp, staged = p.zero > 1 ? 1 : 0;
+    const double exchanged = 2 * bytes.trained * (replicas + 1) / replicas,
+                 staged = p.zero > 1 ? 1 : 0;
     return bucket * (exchanged + staged) * static_cast<double>(plan::main_bytes(spec.precision));
 }
 
 // Estimates the memory in bytes of a rank with `count` parameters and `held` bytes of activations.
 double rank_memory(const spec::TrainSpec& spec, const JobBytes& bytes, double count, double held) {
     const spec::ParallelSpec& p = spec.parallel;
-    const double dp = p.dp;
-    const bool gathers = p.zero > 2 && p.dp > 1;
+    const double replicas = p.replicas();
+    const bool gathers = p.zero > 2 && replicas > 1;
     // A gathered unit is in memory twice: as received, and in the whole weights.
-    const double gathered = gathers ? bytes.unit / p.tp * (2 * dp + 1) / dp : 0;
-    const double weights = bytes.unsplit + (bytes.weights - bytes.unsplit) / (gathers ? dp : 1);
-    const double gradients = bytes.gradients / (p.zero > 1 ? dp : 1);
-    const double states = (bytes.main + bytes.states) / (p.zero > 0 ? dp : 1);
+    const double gathered = gathers ? bytes.unit / p.tp * (2 * replicas + 1) / replicas : 0;
+    const double weights =
+        bytes.unsplit + (bytes.weights - bytes.unsplit) / (gathers ? replicas : 1);
+    const double gradients = bytes.gradients / (p.zero > 1 ? replicas : 1);
+    const double states = (bytes.main + bytes.states) / (p.zero > 0 ? replicas : 1);
     return kProgram + count * (weights + gradients + states) + gathered +
            exchange_bytes(spec, bytes, count) + held;
 }
@@ -180,7 +185,8 @@ LayoutScore measure(const spec::TrainSpec& spec, const spec::ModelConfig& model,
     LayoutScore score;
     score.bubble = job.report.bubble;
     score.memory = job.fullest().total();
-    score.sent = job.sent.gradients + job.sent.weights + job.sent.tensor + stage_bytes(spec, model);
+    score.sent = job.sent.gradients + job.sent.weights + job.sent.tensor + job.sent.context +
+                 stage_bytes(spec, model);
     score.time = job.report.makespan * flops_of_unit(spec, model, plain) +
                  kFlopsPerByte * static_cast<double>(score.sent);
     score.microbatches = spec.microbatches();

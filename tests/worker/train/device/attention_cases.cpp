@@ -89,13 +89,14 @@ void attention_case(Trial& t) {
 void segments_case(Trial& t) {
     const Shape s{1, 4, 2, 97, 32};
     const std::vector<std::int64_t> starts = {0, 1, 30, 96};
+    const std::vector<Piece> pieces = segment_pieces(starts, s.positions);
     const at::Tensor qkv = t.random({1, s.positions, s.projection()}),
                      d_o = t.random({1, s.positions, s.heads * s.dim});
     const RopeTable table = table_there(t, s), exact_table = rounded(table);
-    SegmentsSaved found, exact;
+    PiecesSaved found, exact;
     const at::Tensor o =
-        attention_within(rope(t.there(qkv), s.kv_heads, table), s.rule, starts, found);
-    t.compare("o", o, attention_within(rope(qkv, s.kv_heads, exact_table), s.rule, starts, exact),
+        attention_within(rope(t.there(qkv), s.kv_heads, table), s.rule, pieces, found);
+    t.compare("o", o, attention_within(rope(qkv, s.kv_heads, exact_table), s.rule, pieces, exact),
               2e-5, 3e-2);
     t.compare(
         "dqkv",

@@ -53,6 +53,25 @@ TEST(GpuOperators, RopeAndAttentionAreTheCpus) {
     }
 }
 
+// With fewer queries than keys, the queries belong to the last positions.
+TEST(GpuOperators, AttentionOfTheLastQueriesIsTheCpus) {
+    for (const AttentionRule& rule : {AttentionRule{}, {.window = 33}, {0.7, 1.5, 0}}) {
+        const auto made = [](std::int64_t heads, std::int64_t positions) {
+            return random({2, positions, heads, 6}).transpose(1, 2).contiguous();
+        };
+        const Heads heads{made(4, 530), made(2, 700), made(2, 700)};
+        const at::Tensor d_o = random({2, 530, 4 * 6});
+        AttentionSaved cpu, gpu{rule, heads, {}, {}, {}};
+        const at::Tensor o = attention(heads, rule, cpu);
+        gpu.rule.scale = cpu.rule.scale;
+        expect_close(gpu::attention(gpu), o, "o");
+        const Heads d = attention_backward(d_o, cpu), same = gpu::attention_backward(d_o, gpu);
+        expect_close(same.q_BHTD, d.q_BHTD, "dq");
+        expect_close(same.k_BGTD, d.k_BGTD, "dk");
+        expect_close(same.v_BGTD, d.v_BGTD, "dv");
+    }
+}
+
 // Uses Gemma 2's soft cap and enough keys that a normalizer in bfloat16 would be off by 1 %.
 TEST(GpuOperators, AttentionOfBfloat16SumsWider) {
     constexpr std::int64_t kPositions = 4608;

@@ -64,6 +64,15 @@ TEST(DeviceLayouts, CellsOfTheGridTrainAsOneRankOfTheCpuDoes) {
     EXPECT_GT(packed, 1);
 }
 
+TEST(DeviceLayouts, CellsWithContextParallelismTrainAsOneRankOfTheCpuDoes) {
+    const std::vector<Row> cells = context_rows();
+    for (std::size_t i = 0; i < cells.size(); i += kEvery / 2) {
+        const ModelSetup setup = setup_of(cells[i]);
+        SCOPED_TRACE(name(cells[i]));
+        compare(world_of(cells[i], setup), i + 1);
+    }
+}
+
 TEST(DeviceLayouts, LoraWithDropoutTrainsAsOneRankOfTheCpuDoes) {
     const std::vector<Row> cells = make_grid().cells;
     const auto has_lora = [](const Row& row) { return setup_of(row).config.lora.is_set(); };

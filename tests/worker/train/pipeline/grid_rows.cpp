@@ -38,7 +38,8 @@ const std::vector<std::vector<int>> kValues = {{0},
                                                {0, 1, 2},
                                                {0, 1, 2, 3},
                                                {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11},
-                                               {0, 1, 2, 3, 4}};
+                                               {0, 1, 2, 3, 4},
+                                               {1, 2, 4}};
 
 int value(const Row& row, Axis axis) { return kValues[axis][static_cast<std::size_t>(row[axis])]; }
 
@@ -84,6 +85,9 @@ const std::vector<Lesson>& lessons() {
          {{.kind = Reward, .beta = 1, .center_rewards_coefficient = 0.2}}}};
     return all;
 }
+
+// Number of the last lesson that has a loss of tokens
+constexpr int kTokenLessons = 2;
 
 const Lesson& lesson_of(const Row& row) {
     return lessons()[static_cast<std::size_t>(value(row, Learned))];
@@ -185,6 +189,7 @@ spec::ParallelSpec parallel_of(const Row& row) {
                                 .tp = value(row, Tp),
                                 .pp = value(row, Pp),
                                 .vpp = value(row, Vpp),
+                                .cp = value(row, Cp),
                                 .schedule = static_cast<spec::Schedule>(value(row, Order))};
     const auto ends = static_cast<Ends>(value(row, Split));
     if (ends == Ends::Uneven) {
@@ -211,7 +216,9 @@ plan::Recomputed recomputed(const Row& row) {
         parallel, chunk_layers(stage_chunks(base_of(row).config, stage_split(parallel))));
 }
 
-int ranks(const Row& row) { return value(row, Dp) * value(row, Tp) * value(row, Pp); }
+int ranks(const Row& row) {
+    return value(row, Dp) * value(row, Tp) * value(row, Pp) * value(row, Cp);
+}
 
 // Returns `rows`, each with each value of the axes from `begin` to `end`.
 std::vector<Row> product(std::vector<Row> rows, Axis begin, Axis end) {
@@ -230,20 +237,23 @@ std::vector<Row> product(std::vector<Row> rows, Axis begin, Axis end) {
 // Returns combinations of values of Split, Family, Learned and Adapter that have each pair (in the
 // full grid each triple) of them. There are few, because one rank must train each.
 std::vector<Row> taught_rows(std::mt19937_64& random) {
-    const std::vector<Row> all = product({{}}, Split, kAxes);
+    const std::vector<Row> all = product({{}}, Split, Cp);
     const int triples = is_full() ? kAxes : 0;
     return cover(all, tuples_of(all, triples), triples, random);
 }
 
-// Returns the rows with at most kRanksMax ranks: each layout with each of taught_rows().
-std::vector<Row> all_rows(std::mt19937_64& random) {
-    std::vector<Row> layouts = product({{}}, Again, Split);
-    std::erase_if(layouts, [](const Row& row) { return ranks(row) > kRanksMax; });
+// Returns the rows with at most kRanksMax ranks: each layout with each of the `taught` rows, with
+// the values of Cp whose indices are in `sizes`.
+std::vector<Row> all_rows(const std::vector<Row>& taught, const std::vector<int>& sizes) {
     std::vector<Row> rows;
-    for (const Row& taught : taught_rows(random))
-        for (Row row : layouts) {
-            row.insert(row.end(), taught.begin(), taught.end());
-            rows.push_back(std::move(row));
+    for (const Row& one : taught)
+        for (Row row : product({{}}, Again, Split)) {
+            row.insert(row.end(), one.begin(), one.end());
+            row.push_back(0);
+            for (const int size : sizes) {
+                row[Cp] = size;
+                if (ranks(row) <= kRanksMax) rows.push_back(row);
+            }
         }
     return rows;
 }
@@ -294,7 +304,7 @@ Row with_kind(Row row, int kind) {
 Grid make_grid() {
     std::mt19937_64 random(1);
     std::vector<Row> legal, illegal;
-    for (Row& row : all_rows(random))
+    for (Row& row : all_rows(taught_rows(random), {0}))
         (problems(row).empty() ? legal : illegal).push_back(std::move(row));
     const Tuples possible = tuples_of(legal, thrice());
     Tuples impossible = tuples_of(illegal, thrice());
@@ -317,6 +327,26 @@ Grid make_grid() {
     while (grid.cells.size() < cells_min()) grid.cells.push_back(legal[random() % legal.size()]);
     choose_kinds(grid.cells);
     return grid;
+}
+
+std::vector<Row> context_rows() {
+    std::mt19937_64 random(2);
+    std::vector<Row> taught;  // few, but with all values, because one rank must train each
+    for (int i = 0; i < std::ssize(kValues[Adapter]); ++i)
+        taught.push_back({i % 3, i % 4, 2 * i % (kTokenLessons + 1), i});
+    std::vector<Row> legal;
+    for (Row& row : all_rows(taught, {1, 2}))
+        if (problems(row).empty()) legal.push_back(std::move(row));
+    Tuples pairs = tuples_of(legal, 0);
+    std::erase_if(pairs, [](int pair) {
+        const int first = pair / kRadix / 16, second = pair % kRadix / 16;
+        return second != Cp &&
+               (first > Sequence || second > Sequence || second == Order || first == Order);
+    });
+    std::vector<Row> cells = cover(legal, pairs, 0, random);
+    std::vector<int> of_size(kValues[Cp].size(), 0);
+    for (Row& cell : cells) cell[Again] = of_size[static_cast<std::size_t>(cell[Cp])]++ % kKinds;
+    return cells;
 }
 
 std::vector<spec::Problem> problems(const Row& row) {
@@ -364,6 +394,7 @@ World world_of(const Row& row, const ModelSetup& setup) {
             .dp = parallel.dp,
             .tp = parallel.tp,
             .steps = kStepsOfCell,
+            .cp = parallel.cp,
             .sequence = parallel.sequence,
             .zero = parallel.zero,
             .clip = setup.config.lora.is_set() ? 0 : lesson.clip,  // factors have small gradients
@@ -382,7 +413,7 @@ World world_of(const Row& row, const ModelSetup& setup) {
 
 World alone(World world) {
     world.schedule = plan::gpipe(1, 1, world.dp * world.schedule.microbatches);
-    world.dp = world.tp = 1;
+    world.dp = world.tp = world.cp = 1;
     world.sequence = false;
     world.zero = 0;
     world.split = {};
@@ -399,6 +430,7 @@ std::string name(const Row& row) {
                                             "attention+mlp",  "all",       "all in units of 3",
                                             "the first layer"};
     std::string text;
+    if (value(row, Cp) > 1) text = "cp " + std::to_string(value(row, Cp)) + ", ";
     for (const Axis axis : {Tp, Pp, Vpp, Zero, Dp})
         text += std::string(kNames[axis - Tp]) + " " + std::to_string(value(row, axis)) + ", ";
     text += spec::name_of(parallel_of(row).schedule);

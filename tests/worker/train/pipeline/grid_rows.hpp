@@ -15,7 +15,22 @@ namespace roll::train {
 
 // The axes of a row. Order: the pipeline schedule. Split: how layers are divided over the stages.
 // Learned: the data and the objective. Again: what backward computes again.
-enum Axis { Again, Tp, Pp, Vpp, Zero, Dp, Order, Sequence, Split, Family, Learned, Adapter, kAxes };
+enum Axis {
+    Again,
+    Tp,
+    Pp,
+    Vpp,
+    Zero,
+    Dp,
+    Order,
+    Sequence,
+    Split,
+    Family,
+    Learned,
+    Adapter,
+    Cp,
+    kAxes
+};
 
 struct Grid {
     std::vector<Row> cells;
@@ -28,8 +43,13 @@ bool is_full();
 // Returns the number of cells that the grid must have.
 std::size_t cells_min();
 
-// Makes the grid. Every call makes the same one.
+// Makes the grid of rows without context parallelism. Every call makes the same one.
 Grid make_grid();
+
+// Returns legal rows with context parallelism. Together they have all pairs of a size of Cp and a
+// value of another axis, and all pairs of values of Tp, Pp, Vpp, Zero, Dp and Sequence. They have
+// no objective of preferences, because a rule refuses it.
+std::vector<Row> context_rows();
 
 // Returns the problems for which a job file with this layout is refused.
 std::vector<spec::Problem> problems(const Row& row);

@@ -106,9 +106,10 @@ void compare_cells(const std::vector<Row>& cells, std::uint64_t seed) {
     }
 }
 
-TEST(Grid, EveryCellTrainsAsOneRankDoes) {
+// Compares all cells with one rank.
+void compare_all(const std::vector<Row>& cells) {
     std::map<std::vector<int>, std::vector<Row>> by_key;
-    for (const Row& row : grid().cells) by_key[key_of(row)].push_back(row);
+    for (const Row& row : cells) by_key[key_of(row)].push_back(row);
     std::vector<std::vector<Row>> groups;
     for (auto& [key, rows] : by_key) groups.push_back(std::move(rows));
     // The longest groups come first, so that both threads end at about the same time.
@@ -117,9 +118,14 @@ TEST(Grid, EveryCellTrainsAsOneRankDoes) {
         for (const Row& row : rows) cost += cost_of(row);
         return cost;
     });
-    std::printf("%zu cells, %zu references\n", grid().cells.size(), groups.size());
+    std::printf("%zu cells, %zu references\n", cells.size(), groups.size());
     in_parallel(groups.size(), [&](std::size_t i) { compare_cells(groups[i], 1000 * (i + 1)); });
 }
+
+TEST(Grid, EveryCellTrainsAsOneRankDoes) { compare_all(grid().cells); }
+
+// The ranks of a context-parallel group share each sequence.
+TEST(Grid, EveryCellWithContextParallelismTrainsAsOneRankDoes) { compare_all(context_rows()); }
 
 // Loads a rank's state as if each chunk but the model's first began one layer earlier.
 void load_one_layer_off(const fs::path& saved, TrainStep& step, const ModelSetup& model) {

@@ -99,8 +99,9 @@ TEST(Packing, OfAttentionWithAWindowAndACap) {
     const ops::AttentionRule rule{.soft_cap = 3, .window = 5};
     const std::vector<std::int64_t> starts{0, 1, 9, 22};
     const at::Tensor do_BTA = at::randn({1, 30, 24}, like);
-    ops::SegmentsSaved saved;
-    const at::Tensor o_BTA = ops::attention_within(heads, rule, starts, saved);
+    ops::PiecesSaved saved;
+    const at::Tensor o_BTA =
+        ops::attention_within(heads, rule, ops::segment_pieces(starts, 30), saved);
     const ops::Heads d = ops::attention_within_backward(do_BTA, saved);
     for (std::size_t i = 0; i < starts.size(); ++i) {
         const std::int64_t begin = starts[i],
@@ -118,6 +119,31 @@ TEST(Packing, OfAttentionWithAWindowAndACap) {
         expect_close(part(d.k_BGTD), dpart.k_BGTD, "dk");
         expect_close(part(d.v_BGTD), dpart.v_BGTD, "dv");
     }
+}
+
+// Two pieces, as a rank of a context-parallel group has them: the first and the last quarter.
+TEST(Packing, PiecesThatShareKeysAreRowsOfTheWhole) {
+    const at::TensorOptions like = at::kDouble;
+    const ops::Heads heads{at::randn({1, 4, 32, 6}, like), at::randn({1, 2, 32, 6}, like),
+                           at::randn({1, 2, 32, 6}, like)};
+    const ops::AttentionRule rule{.soft_cap = 3, .window = 5};
+    const auto ends = [](const at::Tensor& all, std::int64_t dim) {
+        return at::cat({all.narrow(dim, 0, 8), all.narrow(dim, 24, 8)}, dim).contiguous();
+    };
+    at::Tensor do_BTA = at::randn({1, 32, 24}, like);
+    do_BTA.narrow(1, 8, 16).zero_();
+    ops::AttentionSaved whole;
+    const at::Tensor o_BTA = ops::attention(heads, rule, whole);
+    const ops::Heads d = ops::attention_backward(do_BTA, whole);
+    const ops::Heads parts{ends(heads.q_BHTD, 2), heads.k_BGTD, heads.v_BGTD};
+    ops::PiecesSaved saved;
+    const std::vector<ops::Piece> pieces{{0, 8, 0, 8}, {8, 8, 0, 32}};
+    expect_close(ops::attention_within(parts, rule, pieces, saved), ends(o_BTA, 1), "o");
+    for (ops::AttentionSaved& part : saved.parts) part.heads = {};
+    const ops::Heads own = ops::attention_within_backward(ends(do_BTA, 1), std::move(saved), parts);
+    expect_close(own.q_BHTD, ends(d.q_BHTD, 2), "dq");
+    expect_close(own.k_BGTD, d.k_BGTD, "dk");
+    expect_close(own.v_BGTD, d.v_BGTD, "dv");
 }
 
 TEST(Packing, SeesAcrossDocumentsWithoutSegments) {

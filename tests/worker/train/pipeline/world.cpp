@@ -98,6 +98,7 @@ LocalJob job_of(const World& world) {
             .schedule = world.schedule,
             .dp = world.dp,
             .tp = world.tp,
+            .cp = world.cp,
             .options = {.init = init_of(world),
                         .optimizer = world.optimizer,
                         .clip_grad = world.clip,
@@ -119,6 +120,7 @@ LocalJob job_of(const World& world) {
             .model = world.model,
             .parallel = world.parallel,
             .load = world.load,
+            .divide = world.divide,
             .evaluates = world.evaluates,
             .prepare = world.prepare};
 }

@@ -1,4 +1,4 @@
-// Trains the tiny model on dp * pp * tp ranks of an in-process fabric, and compares runs.
+// Trains the tiny model on dp * pp * tp * cp ranks of an in-process fabric, and compares runs.
 #pragma once
 
 #include <filesystem>
@@ -36,8 +36,9 @@ struct World {
     plan::PipelineSchedule schedule;
     int dp = 1, tp = 1;
     LocalOptions fabric = {};
-    int steps = 3;          // number of the step after the last one
-    int first_step = 0;     // number of the first step
+    int steps = 3;       // number of the step after the last one
+    int first_step = 0;  // number of the first step
+    int cp = 1;
     bool sequence = false;  // sequence parallelism over the tensor-parallel ranks
     int zero = 0;
     at::ScalarType dtype = at::kDouble;
@@ -58,6 +59,8 @@ struct World {
     std::function<void(TrainStep& step)> load = {};
     bool evaluates = true;
     std::function<void(TrainStep& step)> prepare = {};
+    std::function<std::vector<Microbatch>(std::span<const Microbatch>, const Communicator& cp)>
+        divide = {};
     // Changes the micro-batches of a step; empty: they stay as they are.
     std::function<void(int step, std::vector<Microbatch>& batch)> change = {};
 };

@@ -121,7 +121,7 @@ class MetricsTest(RankCase):
             if 'phases' not in row:
                 continue
             times = row['phases']
-            self.assertEqual(list(times), ['data', 'forward', 'backward', 'optimizer', 'tp', 'pp', 'dp', 'bubble',
+            self.assertEqual(list(times), ['data', 'forward', 'backward', 'optimizer', 'tp', 'cp', 'pp', 'dp', 'bubble',
                                            'agreement', 'save', 'other'])
             for name, time_of in times.items():
                 self.assertTrue(0 <= time_of['mean'] <= time_of['max'] * (1 + 1e-9), (name, row))

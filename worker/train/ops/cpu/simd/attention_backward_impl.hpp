@@ -21,17 +21,22 @@ struct BackwardInputs {
 template <class E, class S, class T = Wide<S>>
 BackwardInputs<T, E> backward_inputs(const AttentionHead<S>& head, const AttentionGrads<S>& grads,
                                      std::int64_t stride, T* delta) {
-    const std::int64_t dim = head.dim, positions = head.positions;
-    for (std::int64_t t = 0; t < positions; ++t)
+    const std::int64_t dim = head.dim;
+    for (std::int64_t t = 0; t < head.queries; ++t)
         delta[t] = sum_of<T>(dim, [&](std::int64_t i, std::int64_t n) {
             return get(grads.dout + t * stride + i, n) * get(grads.out + t * stride + i, n);
         });
     const Rows<const S> q{head.q, dim}, k{head.k, dim}, dout{grads.dout, stride};
-    E* const room = reinterpret_cast<E*>(delta + positions);
-    const auto lie_across = [&](Rows<const S> rows, std::int64_t place) {
-        return across(rows, room + place * (positions + 1) * dim, positions, dim);
+    E* const room = reinterpret_cast<E*>(delta + head.queries);
+    const auto lie_across = [&](Rows<const S> rows, std::int64_t place, std::int64_t count) {
+        return across(rows, room + place * (head.keys + 1) * dim, count, dim);
     };
-    BackwardInputs<T, E> in{delta, {}, {}, lie_across(q, 0), lie_across(k, 1), lie_across(dout, 2)};
+    BackwardInputs<T, E> in{delta,
+                            {},
+                            {},
+                            lie_across(q, 0, head.queries),
+                            lie_across(k, 1, head.keys),
+                            lie_across(dout, 2, head.queries)};
     if constexpr (kNumbers<E> == 1) {
         in.q = in.q_across;
         in.dout = in.dout_across;
@@ -47,24 +52,27 @@ void attention_backward_by(const AttentionHead<S>& head, const AttentionGrads<S>
                            std::int64_t stride, Wide<S>* scratch) {
     using T = Wide<S>;
     constexpr std::int64_t kBlock = kQueries * kKeys;
-    const std::int64_t dim = head.dim, positions = head.positions, inner = factors<E>(dim);
+    const std::int64_t dim = head.dim, inner = factors<E>(dim), before = head.before();
     T *const scores = scratch, *const dp = scores + kBlock;
     // memory for blocks of scores, converted to factors (factors_impl.hpp); unused if E is T
     E* const weights = reinterpret_cast<E*>(dp + kBlock);
     E *const keys = weights + 3 * kBlock / 2, *const values = keys + kKeys * inner;
     const auto in =
         backward_inputs<E>(head, grads, stride, reinterpret_cast<T*>(values + kKeys * inner));
-    fill(grads.dq, T{0}, positions * dim);
-    fill(grads.dk, T{0}, positions * dim);
-    fill(grads.dv, T{0}, positions * dim);
-    for (std::int64_t key = 0; key < positions; key += kKeys) {
-        const std::int64_t there = positions - key < kKeys ? positions - key : kKeys;
+    fill(grads.dq, T{0}, head.queries * dim);
+    fill(grads.dk, T{0}, head.keys * dim);
+    fill(grads.dv, T{0}, head.keys * dim);
+    for (std::int64_t key = 0; key < head.keys; key += kKeys) {
+        const std::int64_t there = head.keys - key < kKeys ? head.keys - key : kKeys;
         transpose_block(Rows<E>{keys, kKeys}, Rows<const S>{head.k + key * dim, dim}, there, dim);
         transpose_block(Rows<E>{values, kKeys}, Rows<const S>{head.v + key * dim, dim}, there, dim);
-        for (std::int64_t query = key / kQueries * kQueries; query < positions; query += kQueries) {
+        const std::int64_t first = key < before ? 0 : (key - before) / kQueries * kQueries;
+        for (std::int64_t query = first; query < head.queries; query += kQueries) {
             if (first_block(head, query) > key) break;
-            const std::int64_t rows = positions - query < kQueries ? positions - query : kQueries;
-            const std::int64_t left = query + rows - key, columns = left < there ? left : there;
+            const std::int64_t last = head.queries - query;
+            const std::int64_t rows = last < kQueries ? last : kQueries;
+            const std::int64_t left = query + before + rows - key;
+            const std::int64_t columns = left < there ? left : there;
             const Rows<const E> q = in.q.from(query), dout = in.dout.from(query);
             product<T, E>({scores, kKeys}, {q.data, q.stride, 1}, {keys, kKeys},
                           {rows, columns, inner}, false);

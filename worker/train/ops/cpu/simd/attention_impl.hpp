@@ -26,26 +26,27 @@ template <class S, class E>
 void attention_by(const AttentionHead<S>& head, S* out, Wide<S>* logsumexp, std::int64_t stride,
                   Wide<S>* scratch) {
     using T = Wide<S>;
-    const std::int64_t dim = head.dim, positions = head.positions, inner = factors<E>(dim);
+    const std::int64_t dim = head.dim, inner = factors<E>(dim);
     T *const scores = scratch, *const gathered = scores + kQueries * kKeys;
     // The keys as [block][dim][kKeys]: each block of kKeys keys is transposed
     E* const keys = reinterpret_cast<E*>(gathered + kQueries * dim);
-    E* const weights = keys + (positions + kKeys) * inner;
+    E* const weights = keys + (head.keys + kKeys) * inner;
     E* const room = weights + kQueries * kKeys / kNumbers<E>;
-    const auto queries = along(Rows<const S>{head.q, dim}, room, positions, dim);
-    const auto values = across(Rows<const S>{head.v, dim}, room + positions * dim, positions, dim);
-    for (std::int64_t key = 0; key < positions; key += kKeys)
+    const auto queries = along(Rows<const S>{head.q, dim}, room, head.queries, dim);
+    const auto values = across(Rows<const S>{head.v, dim}, room + head.keys * dim, head.keys, dim);
+    for (std::int64_t key = 0; key < head.keys; key += kKeys)
         transpose_block(Rows<E>{keys + key * inner, kKeys}, Rows<const S>{head.k + key * dim, dim},
-                        positions - key < kKeys ? positions - key : kKeys, dim);
+                        head.keys - key < kKeys ? head.keys - key : kKeys, dim);
     T max[kQueries], sum[kQueries];
-    for (std::int64_t query = 0; query < positions; query += kQueries) {
-        const std::int64_t rows = positions - query < kQueries ? positions - query : kQueries;
+    for (std::int64_t query = 0; query < head.queries; query += kQueries) {
+        const std::int64_t rows = head.queries - query < kQueries ? head.queries - query : kQueries;
+        const std::int64_t end = query + rows + head.before();
         const Rows<const E> q = queries.from(query);
         fill(gathered, T{0}, rows * dim);
         fill(max, -std::numeric_limits<T>::infinity(), rows);
         fill(sum, T{0}, rows);
-        for (std::int64_t key = first_block(head, query); key < query + rows; key += kKeys) {
-            const std::int64_t left = query + rows - key, columns = left < kKeys ? left : kKeys;
+        for (std::int64_t key = first_block(head, query); key < end; key += kKeys) {
+            const std::int64_t columns = end - key < kKeys ? end - key : kKeys;
             product<T, E>({scores, kKeys}, {q.data, q.stride, 1}, {keys + key * inner, kKeys},
                           {rows, columns, inner}, false);
             for (std::int64_t row = 0; row < rows; ++row)

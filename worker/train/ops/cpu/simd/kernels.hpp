@@ -27,21 +27,24 @@ struct AdamWFactors {
     double eps;
 };
 
-// One query head of causal attention, and its key and value head. Queries, keys and values have
-// `positions` rows of `dim` numbers. A score is scale * q . k or, with a soft cap (0: none), cap *
-// tanh(scale * q . k / cap). Position t attends to the keys [first[t], t]. `first` must not
-// decrease; null means all 0.
+// One query head of causal attention, and its key and value head. There are `queries` queries,
+// which belong to the last of the `keys` positions. Each query, key and value has `dim` numbers. A
+// score is scale * q . k or, with a soft cap (0: none), cap * tanh(scale * q . k / cap). Query t
+// attends to the keys [first[t], t + before()]. `first` must not decrease; null means all 0.
 template <class S>
 struct AttentionHead {
     const S *q, *k, *v;
-    std::int64_t positions, dim;
+    std::int64_t queries, keys, dim;
     Wide<S> scale, soft_cap;
     const std::int64_t* first;
 
+    // Returns the number of keys before the first query's own key.
+    std::int64_t before() const { return keys - queries; }
+
     // Returns the size of the scratch memory that the kernels need, in elements of Wide<S>.
     std::int64_t scratch() const {
-        const std::int64_t widened = std::is_same_v<S, Wide<S>> ? 0 : 3 * positions * dim;
-        return (positions + 160) * (dim + 1) + 4 * 32 * 64 + widened;
+        const std::int64_t widened = std::is_same_v<S, Wide<S>> ? 0 : 3 * keys * dim;
+        return (keys + 160) * (dim + 1) + 4 * 32 * 64 + widened;
     }
 };
 

@@ -18,7 +18,8 @@ template <class S>
 Seen seen(const AttentionHead<S>& head, std::int64_t query, std::int64_t key,
           std::int64_t columns) {
     const std::int64_t begin = head.first == nullptr ? 0 : head.first[query] - key;
-    const std::int64_t end = query + 1 - key < columns ? query + 1 - key : columns;
+    const std::int64_t past = query + head.before() + 1 - key;
+    const std::int64_t end = past < columns ? past : columns;
     return {begin < 0 ? 0 : begin, end < 0 ? 0 : end};
 }
 

@@ -144,32 +144,32 @@ struct PlainAttention {
     std::vector<double> out, dq, dk, dv;
 
     PlainAttention(const AttentionHead<T>& h, const T* dout)
-        : out(static_cast<std::size_t>(h.positions * h.dim)),
+        : out(static_cast<std::size_t>(h.queries * h.dim)),
           dq(out),
-          dk(out),
-          dv(out) {
-        for (std::int64_t t = 0; t < h.positions; ++t) add_position(h, dout, t);
+          dk(static_cast<std::size_t>(h.keys * h.dim)),
+          dv(dk) {
+        for (std::int64_t t = 0; t < h.queries; ++t) add_query(h, dout, t);
     }
-    void add_position(const AttentionHead<T>& h, const T* dout, std::int64_t t) {
-        const std::int64_t D = h.dim;
-        std::vector<double> p(static_cast<std::size_t>(t) + 1), dp(p);
+    void add_query(const AttentionHead<T>& h, const T* dout, std::int64_t t) {
+        const std::int64_t D = h.dim, last = t + h.keys - h.queries;
+        std::vector<double> p(static_cast<std::size_t>(last) + 1), dp(p);
         double sum = 0, delta = 0;
         const auto dot = [D](const T* a, const T* b) {
             double result = 0;
             for (std::int64_t i = 0; i < D; ++i) result += double{a[i]} * b[i];
             return result;
         };
-        for (std::int64_t j = h.first[t]; j <= t; ++j) {
+        for (std::int64_t j = h.first[t]; j <= last; ++j) {
             p[j] = std::exp(h.soft_cap *
                             std::tanh(h.scale * dot(h.q + t * D, h.k + j * D) / h.soft_cap));
             sum += p[j];
         }
-        for (std::int64_t j = h.first[t]; j <= t; ++j) {
+        for (std::int64_t j = h.first[t]; j <= last; ++j) {
             p[j] /= sum;
             dp[j] = dot(dout + t * D, h.v + j * D);
             delta += p[j] * dp[j];
         }
-        for (std::int64_t j = h.first[t]; j <= t; ++j) {
+        for (std::int64_t j = h.first[t]; j <= last; ++j) {
             const double part = std::tanh(h.scale * dot(h.q + t * D, h.k + j * D) / h.soft_cap);
             const double ds = p[j] * (dp[j] - delta) * h.scale * (1 - part * part);
             for (std::int64_t i = 0; i < D; ++i) {
@@ -184,19 +184,29 @@ struct PlainAttention {
 
 TYPED_TEST(Widths, AttentionIsItsFormula) {
     using T = TypeParam;
-    for (const auto& [positions, dim] : {std::pair{1, 1}, {33, 7}, {150, 40}, {130, 67}}) {
-        const std::int64_t size = positions * dim;
-        const auto q = random<T>(size, 9), k = random<T>(size, 10), v = random<T>(size, 11),
-                   dout = random<T>(size, 12);
+    struct Sizes {
+        std::int64_t queries, keys, dim;
+    };
+    for (const auto& [queries, keys, dim] : {Sizes{1, 1, 1},
+                                             {33, 33, 7},
+                                             {150, 150, 40},
+                                             {130, 130, 67},
+                                             {1, 70, 8},
+                                             {45, 171, 12},
+                                             {97, 130, 7}}) {
+        const std::int64_t size = queries * dim;
+        const auto q = random<T>(size, 9), k = random<T>(keys * dim, 10),
+                   v = random<T>(keys * dim, 11), dout = random<T>(size, 12);
         // documents of 70 positions; each position sees at most 50
         std::vector<std::int64_t> first;
-        for (std::int64_t t = 0; t < positions; ++t) first.push_back(std::max(t - t % 70, t - 49));
-        const AttentionHead<T> head{q.data(), k.data(), v.data(), positions,
+        for (std::int64_t t = keys - queries; t < keys; ++t)
+            first.push_back(std::max(t - t % 70, t - 49));
+        const AttentionHead<T> head{q.data(), k.data(), v.data(), queries,     keys,
                                     dim,      T(0.5),   T(3),     first.data()};
         const PlainAttention<T> plain(head, dout.data());
         for (const Width* width : runnable()) {
-            std::vector<T> out(q.size()), dq(out), dk(out), dv(out),
-                logsumexp(static_cast<std::size_t>(positions)),
+            std::vector<T> out(q.size()), dq(out), dk(k.size()), dv(dk),
+                logsumexp(static_cast<std::size_t>(queries)),
                 scratch(static_cast<std::size_t>(head.scratch()), T(NAN));
             of<T>(*width).attention(head, out.data(), logsumexp.data(), dim, scratch.data());
             of<T>(*width).attention_backward(
@@ -205,6 +215,8 @@ TYPED_TEST(Widths, AttentionIsItsFormula) {
             for (std::size_t i = 0; i < out.size(); ++i) {
                 EXPECT_NEAR(out[i], plain.out[i], this->kLimit) << width->name;
                 EXPECT_NEAR(dq[i], plain.dq[i], 10 * this->kLimit) << width->name;
+            }
+            for (std::size_t i = 0; i < dk.size(); ++i) {
                 EXPECT_NEAR(dk[i], plain.dk[i], 10 * this->kLimit) << width->name;
                 EXPECT_NEAR(dv[i], plain.dv[i], 10 * this->kLimit) << width->name;
             }
@@ -385,9 +397,10 @@ void compare_attention(std::int64_t size) {
     const auto q = make(12), k = make(13), v = make(14), dout = make(15);
     const auto q_wide = widened(q), k_wide = widened(k), v_wide = widened(v),
                dout_wide = widened(dout);
-    const AttentionHead<S> head{q.data(), k.data(), v.data(), positions, dim, 0.5, 3, nullptr};
+    const AttentionHead<S> head{q.data(), k.data(), v.data(), positions, positions,
+                                dim,      0.5,      3,        nullptr};
     const AttentionHead<float> head_wide{
-        q_wide.data(), k_wide.data(), v_wide.data(), positions, dim, 0.5, 3, nullptr};
+        q_wide.data(), k_wide.data(), v_wide.data(), positions, positions, dim, 0.5, 3, nullptr};
     for (const Width* width : runnable()) {
         auto out = of_size<S>(q.size());
         auto out_wide = of_size<float>(q.size()), dq = out_wide, dk = dq, dv = dq, dq_wide = dq,

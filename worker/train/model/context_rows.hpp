@@ -1,0 +1,28 @@
+// Context parallelism: the rows of a micro-batch that one rank of a context-parallel group has.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "worker/train/ops/attention.hpp"
+
+namespace roll::train {
+
+// The whole rows are those of all sequences, one sequence after the other. Each sequence has
+// padding at its end, so that all ranks have equally many rows.
+struct ContextRows {
+    std::int64_t positions = 0;  // length of the sequences without padding
+    // The whole rows of all ranks, rank after rank; int64 [ranks M], on the CPU
+    at::Tensor row_W = {};
+    // The position of each of this rank's rows within its segment; int64 [M], on the CPU
+    at::Tensor position_M = {};
+    // The attention of this rank's rows. The keys are whole rows.
+    std::vector<ops::Piece> pieces = {};
+    // The number of each of this rank's rows in a micro-batch that is not divided and has no
+    // padding; int64 [M], on the CPU. A padding row has the number of a row that is no padding.
+    at::Tensor number_M = {};
+};
+
+}  // namespace roll::train
