@@ -23,7 +23,7 @@ Json layout_of(const Json& job) {
     for (const char* key : {"tp", "pp", "cp"}) ranks_of_replica *= parallel.value(key, 1);
     const int ranks = resources.value("nodes", 1) * spec::ranks_on_node(resources);
     layout["dp"] = parallel.value("dp", std::max(1, ranks / ranks_of_replica));
-    for (const char* key : {"tp", "pp", "vpp"}) layout[key] = parallel.value(key, 1);
+    for (const char* key : {"tp", "cp", "pp", "vpp"}) layout[key] = parallel.value(key, 1);
     for (const char* key : {"zero", "group"}) layout[key] = parallel.value(key, 0);
     layout["sequence"] = parallel.value("sequence", false);
     layout["recompute"] = parallel.value("recompute", "none");
@@ -44,7 +44,7 @@ void add_chosen_schedule(Json& layout, std::string_view metrics) {
 
 std::string layout_text(const Json& layout) {
     std::string text;
-    for (const char* key : {"dp", "tp", "pp", "vpp", "zero"}) {
+    for (const char* key : {"dp", "tp", "cp", "pp", "vpp", "zero"}) {
         const int least = key == std::string_view("zero") ? 0 : 1;
         if (const int value = layout[key].get<int>(); value > least)
             text += fmt::format("{} {}, ", key, value);

@@ -56,7 +56,7 @@ def run(command, *words, plant=None, **variables):
 
 def layout(**axes):
     """The options that give an example with one process another layout."""
-    ranks = axes.get('dp', 1) * axes.get('tp', 1) * axes.get('pp', 1)
+    ranks = axes.get('dp', 1) * axes.get('tp', 1) * axes.get('pp', 1) * axes.get('cp', 1)
     pairs = {**{'parallel.' + key: value for key, value in axes.items()}, 'resources.slots_per_node': ranks}
     return [word for key, value in pairs.items() for word in ('--set', f'{key}={json.dumps(value).strip(chr(34))}')]
 
@@ -107,6 +107,7 @@ class ProveTest(unittest.TestCase):
 
     def test_other_layouts_are_proven(self):
         for file, axes in (('kjv.yaml', {'dp': 2, 'tp': 2, 'pp': 2, 'sequence': True}),
+                           ('kjv.yaml', {'dp': 2, 'cp': 2, 'zero': 1}),
                            ('pipeline.yaml', {'pp': 2, 'vpp': 2, 'dp': 1, 'schedule': 'zb-v'}),
                            ('lora.yaml', {'dp': 2, 'tp': 3, 'zero': 2}),
                            ('smollm2.yaml', {'dp': 2, 'pp': 4, 'first_layers': 7, 'last_layers': 7, 'zero': 1})):
@@ -114,7 +115,7 @@ class ProveTest(unittest.TestCase):
             if file == 'kjv.yaml':
                 words += ['--set', 'train.micro_batch_size=2']
             proof = self.proven(file, *words)
-            for axis in ('dp', 'tp', 'pp', 'vpp', 'zero', 'sequence', 'schedule'):
+            for axis in ('dp', 'tp', 'pp', 'vpp', 'cp', 'zero', 'sequence', 'schedule'):
                 if axis in axes:
                     self.assertEqual(proof['layout'][axis], axes[axis], (file, axis))
             cuts = {cut['key'] for cut in proof['cut']}
@@ -176,7 +177,7 @@ class ProveTest(unittest.TestCase):
                                       r'directory; set TMPDIR to another directory\n$')
 
     def test_a_layout_that_is_not_legal_is_refused_as_by_plan(self):
-        for words in (layout(tp=3), layout(pp=3), layout(pp=2, vpp=2, schedule='1f1b'), layout(cp=2),
+        for words in (layout(tp=3), layout(pp=3), layout(pp=2, vpp=2, schedule='1f1b'), layout(ep=2),
                       ['--set', 'train.global_batch_size=7']):
             proven, planned = run('prove', 'kjv.yaml', *words), run('plan', 'kjv.yaml', *words)
             self.assertEqual((proven.returncode, planned.returncode), (2, 2), proven.stdout)

@@ -210,7 +210,7 @@ TEST_F(Rollctl, BadOptionsOfQueriesAreOneSentenceBeforeADaemonIsAsked) {
 
 TEST_F(Rollctl, InvalidJobFilesAreRefusedWithEveryProblemBeforeADaemonIsAsked) {
     std::ofstream(base + "/bad.yaml")
-        << "name: x\nkind: train\ntrain: {precision: fp8}\nparallel: {cp: 2}\n";
+        << "name: x\nkind: train\ntrain: {precision: fp8}\nparallel: {cp: 2, ep: 2}\n";
     const Ended ended = run("submit bad.yaml --set name=.x");
     EXPECT_EQ(ended.status, 2);
     const auto missing = [](const char* key, const char* also = "") {
@@ -222,7 +222,7 @@ TEST_F(Rollctl, InvalidJobFilesAreRefusedWithEveryProblemBeforeADaemonIsAsked) {
         "rollctl: bad.yaml cannot be queued:\n"
         "  --set name is \".x\"; allowed: 1 to 64 letters, digits, dots, dashes and underscores, "
         "starting with a letter or digit\n"
-        "  line 4: parallel.cp 2 is not supported yet; supported: 1\n" +
+        "  line 4: parallel.ep 2 is not supported yet; supported: 1\n" +
             missing("seq_length") + missing("global_batch_size") +
             missing("micro_batch_size", ", or auto") +
             "  line 3: train.precision fp8 is not supported yet; supported: fp32, fp64, bf16, "

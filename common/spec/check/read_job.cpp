@@ -92,6 +92,7 @@ std::vector<std::string> needs_of(const JobSpec& spec, const Json& document) {
         const Json& value = member(parallel, key);
         return value.is_number_integer() && value > usual;
     };
+    if (is_above("cp", 1)) needs.emplace_back(kContext);
     if (spec.resources.gpus_per_node > 0 &&
         (is_above("tp", 1) || is_above("pp", 1) || is_above("zero", 0) || lora.is_object()))
         needs.emplace_back(kGpuLayouts);

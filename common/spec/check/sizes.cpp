@@ -9,6 +9,7 @@
 
 #include "common/counted.hpp"
 #include "common/spec/check/checkpoint_rules.hpp"
+#include "common/spec/check/context.hpp"
 #include "common/spec/check/lora_rules.hpp"
 #include "common/spec/check/member.hpp"
 #include "common/spec/check/pipeline.hpp"
@@ -383,6 +384,8 @@ std::vector<Problem> impossible_sizes(const Json& document) {
     check_batches(document, dp, problems);
     append(problems, batch_problems(document, dp));
     check_tensor(document, problems);
+    append(problems, context_problems(positive(document, "/parallel/cp").value_or(1),
+                                      objective_name(document.value("objective", Json()))));
     check_pipeline(document, dp, problems);
     check_recompute(document, problems);
     append(problems, model_source_problems(document));

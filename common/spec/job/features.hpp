@@ -34,13 +34,14 @@ constexpr const char* kGpuLayouts = "gpu_layouts";
 // for jobs with GPUs that have packed weights (train.lora.base), or an optimizer with narrow states
 constexpr const char* kGpuPacked = "gpu_packed";
 
-constexpr const char* kTexts = "texts";  // for data.texts
+constexpr const char* kTexts = "texts";      // for data.texts
+constexpr const char* kContext = "context";  // for parallel.cp above 1
 
 inline std::vector<std::string> features() {
     return {
         kGangs,  kScripts,   kLogNames,          kSlotsPerRank, kBatch,     kContainer, kFiles,
         kShell,  kTorchDist, kLongRows,          kLoraLayers,   kLoraFrom,  kSpikes,    kExports,
-        kStages, kOffload,   kActivationOffload, kGpuLayouts,   kGpuPacked, kTexts};
+        kStages, kOffload,   kActivationOffload, kGpuLayouts,   kGpuPacked, kTexts,     kContext};
 }
 
 }  // namespace roll::spec

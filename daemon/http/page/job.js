@@ -46,7 +46,7 @@ function layoutOf(job, head) {
   const size = key => parallel[key] || 1;
   const perNode = Math.ceil(wanted.gpus_per_node || 0) || Math.floor(wanted.slots_per_node / (wanted.slots_per_rank || 1));
   const dp = parallel.dp || Math.floor(wanted.nodes * perNode / (size('tp') * size('pp') * size('cp')));
-  const sizes = [['dp', dp], ...['tp', 'pp', 'vpp'].map(key => [key, size(key)])].filter(([, value]) => value > 1);
+  const sizes = [['dp', dp], ...['tp', 'cp', 'pp', 'vpp'].map(key => [key, size(key)])].filter(([, value]) => value > 1);
   const again = parallel.recompute || 'none', asked = parallel.schedule || 'auto';
   const order = asked === 'auto' ? job.progress?.schedule || head?.schedule || 'schedule auto' : asked;
   return [...sizes.map(([key, value]) => `${key} ${value}`), parallel.zero > 0 ? `zero ${parallel.zero}` : '',

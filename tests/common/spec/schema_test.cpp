@@ -70,12 +70,12 @@ TEST(UnknownKeys, ThatAreManyAreToldInTwoLines) {
 
 TEST(NotBuilt, IsNotListedAsAllowed) {
     EXPECT_EQ(problems({{"objective", "grpo"},
-                        {"parallel", {{"cp", "two"}}},
+                        {"parallel", {{"ep", "two"}}},
                         {"checkpoint", {{"format", 7}}}}),
               "checkpoint.format is 7; allowed: mca or torch_dist\n"
               "objective is \"grpo\"; allowed: pretrain, sft, distill, dpo, simpo, orpo, cpo, "
               "kto or reward, or a mapping; did you mean orpo?\n"
-              "parallel.cp is \"two\"; allowed: 1\n");
+              "parallel.ep is \"two\"; allowed: 1\n");
     EXPECT_EQ(problems({{"train", {{"precision", "fp8"}}}}),
               "train.precision fp8 is not supported yet; supported: fp32, fp64, bf16, fp16\n");
 }

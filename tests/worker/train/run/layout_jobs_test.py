@@ -11,16 +11,16 @@ ROWS = {'tp': 2, 'parallel__sequence': True}
 
 class LayoutJobs(RankCase):
 
-    def split(self, steps, dp=1, tp=1, pp=1, vpp=1, schedule='auto', zero=0, **changes):
-        """Returns a document for dp x tp x pp ranks."""
-        return self.document(steps, dp=dp, parallel__tp=tp, parallel__pp=pp, parallel__vpp=vpp, parallel__zero=zero,
-                             parallel__schedule=schedule, resources__slots_per_node=dp * tp * pp,
-                             **{**DOUBLE, **changes})
+    def split(self, steps, dp=1, tp=1, pp=1, cp=1, vpp=1, schedule='auto', zero=0, **changes):
+        """Returns a document for dp x tp x pp x cp ranks."""
+        return self.document(steps, dp=dp, parallel__tp=tp, parallel__pp=pp, parallel__cp=cp, parallel__vpp=vpp,
+                             parallel__zero=zero, parallel__schedule=schedule,
+                             resources__slots_per_node=dp * tp * pp * cp, **{**DOUBLE, **changes})
 
     def test_every_layout_trains_validates_samples_and_saves_as_one_rank_does(self):
         for tied, layouts in (
                 (False, [{'pp': 4, 'schedule': 'zb-h1'}, {'pp': 2, 'vpp': 2, 'schedule': 'zb-v'}, {'pp': 2, **ROWS},
-                         {'tp': 2, 'dp': 2, 'zero': 3}]),
+                         {'tp': 2, 'dp': 2, 'zero': 3}, {'cp': 2, 'dp': 2, 'zero': 1}]),
                 (True, [{'pp': 2, 'dp': 2, 'vpp': 2}, {'pp': 2, 'vpp': 2, 'schedule': 'dualpipe-v'}, {'dp': 2, **ROWS},
                         {'tp': 2, 'pp': 2, 'dp': 2}, {'tp': 2, 'pp': 2, 'dp': 2, 'zero': 1}])):
             changes = {**SHORT, 'model__tie_word_embeddings': tied}
@@ -34,7 +34,7 @@ class LayoutJobs(RankCase):
                     run = self.run_whole(job, 1, document)
                     self.expect_close(run.metrics(), one.metrics())
                     self.expect_close_tensors(run.doubles(6), one.doubles(6))
-                    for axis in set(layout) & {'tp', 'pp', 'zero'}:
+                    for axis in set(layout) & {'tp', 'pp', 'cp', 'zero'}:
                         self.assertIn(f', {axis} {layout[axis]}', run.log())
                     if 'pp' in layout:
                         chosen = json.loads(self.plan(document, '--json').stdout)['pipeline']['schedule']
@@ -43,7 +43,7 @@ class LayoutJobs(RankCase):
 
     def test_each_layout_resumes_bitwise(self):
         changes = {'checkpoint__every': 2, 'checkpoint__keep': 9}
-        for job, layout in enumerate(({'pp': 2}, {'tp': 2}, ROWS, {'dp': 2, 'zero': 1},
+        for job, layout in enumerate(({'pp': 2}, {'tp': 2}, ROWS, {'cp': 2}, {'dp': 2, 'zero': 1},
                                       {'dp': 2, 'zero': 3, 'train__precision': 'bf16'})):
             with self.subTest(**layout):
                 document = self.split(4, **layout, **changes)
