@@ -338,11 +338,7 @@ std::vector<Row> context_rows() {
     for (Row& row : all_rows(taught, {1, 2}))
         if (problems(row).empty()) legal.push_back(std::move(row));
     Tuples pairs = tuples_of(legal, 0);
-    std::erase_if(pairs, [](int pair) {
-        const int first = pair / kRadix / 16, second = pair % kRadix / 16;
-        return second != Cp &&
-               (first > Sequence || second > Sequence || second == Order || first == Order);
-    });
+    std::erase_if(pairs, [](int pair) { return pair % kRadix / 16 != Cp; });
     std::vector<Row> cells = cover(legal, pairs, 0, random);
     std::vector<int> of_size(kValues[Cp].size(), 0);
     for (Row& cell : cells) cell[Again] = of_size[static_cast<std::size_t>(cell[Cp])]++ % kKinds;
