@@ -163,12 +163,13 @@ class TasksTest(RankCase):
 
     def test_a_job_measures_at_every_layout(self):
         found = []
-        for job, layout in enumerate(({}, {'dp': 2, 'zero': 3}, {'tp': 2, 'sequence': True}, {'pp': 2})):
+        for job, layout in enumerate(({}, {'dp': 2, 'zero': 3}, {'tp': 2, 'sequence': True}, {'pp': 2}, {'cp': 2})):
             dp = layout.get('dp', 1)
+            others = layout.get('tp', 1) * layout.get('pp', 1) * layout.get('cp', 1)
             document = self.document(4, dp=dp, **SHORT, train__precision='fp64',
                                      train__evaluation={'tasks': [self.task, self.field], 'every': 2},
                                      train__metrics={'csv': True},
-                                     resources__slots_per_node=dp * layout.get('tp', 1) * layout.get('pp', 1))
+                                     resources__slots_per_node=dp * others)
             document['parallel'] = {'dp': dp, **layout}
             run = self.run_whole(job, 1, document)
             found.append([row for row in run.metrics() if 'task_acc/words' in row])
