@@ -130,8 +130,10 @@ std::string layers_text(const OrderedJson& layers) {
 }
 
 std::string layout_text(const OrderedJson& layout) {
-    std::string text = "dp " + layout["dp"].dump() + " x pp " + layout["pp"].dump() + " x tp " +
-                       layout["tp"].dump() + " = " + counted(layout["ranks"].get<int>(), "rank");
+    const std::string cp = layout["cp"] == 1 ? "" : " x cp " + layout["cp"].dump();
+    std::string text = "dp " + layout["dp"].dump() + " x pp " + layout["pp"].dump() + cp +
+                       " x tp " + layout["tp"].dump() + " = " +
+                       counted(layout["ranks"].get<int>(), "rank");
     if (layout["vpp"] != 1) text += ", vpp " + layout["vpp"].dump();
     if (layout["sequence"].get<bool>()) text += ", sequence";
     if (layout["zero"] != 0) text += ", zero " + layout["zero"].dump();
