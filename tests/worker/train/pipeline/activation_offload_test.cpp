@@ -57,7 +57,7 @@ void compare_cells(std::size_t every, at::Device device, const MakeStore& make) 
         if (!device.is_cpu() && (lora.base != spec::LoraBase::Full || lora.dropout > 0)) continue;
         SCOPED_TRACE(name(cells[i]));
         World world = world_of(cells[i], setup);
-        world.steps = world.saves_after = 3;
+        world.steps = world.saves_after = 2;
         world.device = device;
         compare(std::move(world), make);
         ++compared;
