@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "common/io/process.hpp"
-#include "worker/agent/process/clock.hpp"
 
 namespace roll::agent {
 namespace {
@@ -23,8 +22,6 @@ using Words = std::vector<std::string>;
 // the order in which `auto` chooses a runtime
 constexpr const char* kApptainer = "apptainer";
 constexpr std::array<const char*, 3> kRuntimes = {"podman", kApptainer, "enroot"};
-
-constexpr Millis kRemoveTime{20000};
 
 // The characters of a variable's name. The names of exported shell functions contain other
 // characters.
@@ -367,7 +364,7 @@ Result<void> enclose(const Container& container, const ContainerPlace& place,
     return {};
 }
 
-void run_left_over(const std::vector<Program>& programs) {
+void run_left_over(const std::vector<Program>& programs, Millis most) {
     std::vector<pid_t> running;
     for (const Program& program : programs) {
         io::Spawn spawn;
@@ -376,7 +373,7 @@ void run_left_over(const std::vector<Program>& programs) {
         spawn.directory = program.directory;
         if (const auto pid = io::spawn(spawn)) running.push_back(*pid);
     }
-    const Instant until = boot_now() + kRemoveTime;
+    const Instant until = boot_now() + most;
     for (const pid_t pid : running) {
         bool runs = true;
         while ((runs = ::waitpid(pid, nullptr, WNOHANG) == 0) && boot_now() < until)

@@ -7,6 +7,7 @@
 
 #include "common/error.hpp"
 #include "common/json.hpp"
+#include "worker/agent/process/clock.hpp"
 #include "worker/agent/process/guard_plan.hpp"
 #include "worker/agent/process/launch_site.hpp"
 
@@ -73,9 +74,8 @@ std::string removal_line(const std::vector<std::string>& remove,
 // not exist.
 Program removal_of_listed(const std::string& file, const LaunchSite& site);
 
-// Runs the programs at once, each with its environment and no other variables, for at most 20
-// seconds. The programs are those that guards could not run after their attempts
-// (GuardPlan::after).
-void run_left_over(const std::vector<Program>& programs);
+// Runs the programs at once, each with its environment and no other variables, for at most `most`.
+// The programs are those that guards could not run after their attempts (GuardPlan::after).
+void run_left_over(const std::vector<Program>& programs, Millis most = Millis(20'000));
 
 }  // namespace roll::agent
