@@ -6,6 +6,7 @@
 #include "common/spec/job/features.hpp"
 #include "common/spec/job/job.hpp"
 #include "common/spec/train/train.hpp"
+#include "tests/common/spec/job_files.hpp"
 
 namespace roll::spec {
 namespace {
@@ -65,6 +66,26 @@ TEST(JobResources, TimesThatContradictEachOtherAreRefused) {
               "retry.backoff is 10m; allowed: at most retry.backoff_max, which is 5m"},
              {R"("retry": {"backoff": "10m"})", ""}})
         EXPECT_EQ(of(keys), told);
+}
+
+// `rollctl resume` submits the file of a job that an earlier version may have accepted.
+using StoredFile = JobFiles;
+
+TEST_F(StoredFile, OfAResumedJobIsNotRefusedByRulesOfALaterVersion) {
+    Json json = train_file();
+    json["resources"]["time"] = "0s";
+    json["hang_after"] = json["hang_first_step"] = "0s";
+    json["retry"] = {{"backoff", "10m"}, {"backoff_max", "5m"}};
+    Json resumed = json;
+    resumed["train"]["faults"] = {
+        {{"rank", 2}, {"step", 1}, {"phase", "forward"}, {"kind", "kill"}}};
+    resumed["kind"] = "resume";
+    resumed["resume"] = {{"job", 12}};
+    EXPECT_EQ(problems(resumed), "");
+    EXPECT_EQ(problems(json),
+              "hang_after is 0s; allowed: auto, never, or at least 1s\n"
+              "hang_first_step is 0s; allowed: auto, never, or at least 1s\n"
+              "retry.backoff is 10m; allowed: at most retry.backoff_max, which is 5m\n");
 }
 
 TEST(JobResources, AGangHasASlotForEachProcessAndNeedsAWorkerThatKnowsGangs) {
