@@ -123,7 +123,8 @@ std::optional<std::int64_t> Translation::gres_gpus() {
         std::vector<std::string> words = split_at(part, ':');
         if (words.back().find('(') != std::string::npos)
             words.back().resize(words.back().find('('));  // for example "gpu:2(S:0)"
-        const bool bare = words.size() == 1 || !slurm_number(words.back());
+        const bool bare =
+            words.size() < 3 && !words.back().starts_with('-') && !slurm_number(words.back());
         const auto number = bare ? std::optional(1) : slurm_count(words.back());
         if (option->value == "none") return std::nullopt;
         if (words[0] != "gpu" || !number || words.size() > 3) {

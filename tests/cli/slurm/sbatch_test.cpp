@@ -276,6 +276,8 @@ TEST(SbatchRules, NameWhatIsWrongAndWhatIsAllowed) {
     EXPECT_EQ(problem({"-N3", "--gpus=4"}),
               "--gpus is \"4\"; allowed: a multiple of the number of nodes, 3, because all nodes "
               "of a job have equally many GPUs");
+    for (const std::string wrong : {"gpu:-1", "gpu:a100:-1", "gpu:a100:two"})
+        EXPECT_EQ(problem({"--gres=" + wrong}).find("--gres is \"" + wrong + "\"; allowed: "), 0U);
     EXPECT_EQ(problem({"--gres=license:1"}),
               "--gres is \"license:1\"; allowed: gpu, gpu:N or gpu:TYPE:N, because GPUs are Roll's "
               "only generic resource");
