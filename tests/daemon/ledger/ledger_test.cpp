@@ -230,6 +230,7 @@ void expect_damage_is_found(const char* file, bool keep_wal, std::size_t stride,
         if (!opened) {
             ++found;
             EXPECT_NE(opened.error().message.find("ledger.db"), std::string::npos);
+            EXPECT_EQ(opened.error().message.find('\n'), std::string::npos);
             EXPECT_NE(opened.error().hint.find("estore"), std::string::npos)
                 << at << ": " << opened.error().message << "; " << opened.error().hint;
             continue;
