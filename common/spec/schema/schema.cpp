@@ -7,7 +7,6 @@
 #include <fmt/ranges.h>
 
 #include "common/counted.hpp"
-#include "common/files.hpp"
 #include "common/spec/schema/instead.hpp"
 #include "common/spec/schema/nearest.hpp"
 #include "common/spec/schema/placeholders.hpp"
@@ -149,7 +148,8 @@ class Checker {
     void check(const OrderedJson& schema, const Json& value, const std::string& path) {
         const auto chosen = branch(schema, value);
         if (!chosen || !type_fits(*chosen, value)) {
-            note(path, fmt::format("is {}; allowed: {}", show(value), allowed(schema)));
+            note(path, fmt::format("{}is {}; allowed: {}", path.empty() ? "it " : "", show(value),
+                                   allowed(schema)));
             return;
         }
         if (value.is_object()) check_object(*chosen, value, path);
@@ -476,9 +476,10 @@ std::vector<Problem> missing_files(const OrderedJson& schema, const Json& value)
     for_each_string(schema, value, "", [&](const auto& rule, const Json& text, const auto& path) {
         if (!rule.contains("x-exists") || !is_path(rule, text)) return;
         const auto name = text.template get<std::string>();
-        if (!path_exists(name)) {
-            problems.push_back({path, fmt::format("is {}, which does not exist", name)});
-        }
+        std::error_code error;
+        if (fs::exists(name, error)) return;
+        const std::string reason = error ? ": " + error.message() : ", which does not exist";
+        problems.push_back({path, "is " + name + reason});
     });
     return problems;
 }
