@@ -35,9 +35,8 @@ Json layout_of(const Json& job) {
     return layout;
 }
 
-void add_chosen_schedule(Json& layout, std::string_view metrics) {
+void add_chosen_schedule(Json& layout, const Json& head) {
     if (!layout.is_object() || layout["schedule"] != "auto") return;
-    const Json head = Json::parse(metrics.substr(0, metrics.find('\n')), nullptr, false);
     if (head.is_object() && head.contains("schedule"))
         layout["schedule"] = field_text(head, "schedule");
 }

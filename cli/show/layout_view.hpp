@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "common/json.hpp"
 
@@ -15,10 +14,9 @@ namespace roll::cli {
 // not train. `job` is a reply to `show`.
 Json layout_of(const Json& job);
 
-// Adds to the layout the schedule that the trainer chose, if the layout has `auto`. `metrics`: the
-// beginning of the job's metrics.jsonl. Its first line names the schedule, also after the job
-// ended.
-void add_chosen_schedule(Json& layout, std::string_view metrics);
+// Adds to the layout the schedule that the trainer chose, if the layout has `auto`. `head`: the
+// first row of the job's metrics.jsonl, which names the schedule, also after the job ended.
+void add_chosen_schedule(Json& layout, const Json& head);
 
 // Returns a layout as text, such as "dp 2, tp 2, pp 2, zero 1, 1f1b, micro_batch_size 4". Leaves
 // out axes of size 1, and the schedule if there is one stage.

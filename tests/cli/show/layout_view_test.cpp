@@ -43,17 +43,16 @@ TEST(LayoutView, NamesTheScheduleThatTheTrainerChose) {
 }
 
 TEST(LayoutView, NamesTheChosenScheduleOfAnEndedJob) {
-    const std::string metrics =
-        "{\"schema\":\"roll.metrics/1\",\"schedule\":\"zb-h1\"}\n{\"step\":1}\n";
+    const Json head = {{"schema", "roll.metrics/1"}, {"schedule", "zb-h1"}};
     Json layout = layout_of(job({{"pp", 2}, {"schedule", "auto"}}));
-    for (const char* const none : {"", "{\"schema\"", "[]\n", "{\"step\":1}\n"}) {
+    for (const Json& none : {Json(), Json::array(), Json{{"step", 1}}}) {
         add_chosen_schedule(layout, none);
         EXPECT_EQ(layout["schedule"], "auto") << none;
     }
-    add_chosen_schedule(layout, metrics);
+    add_chosen_schedule(layout, head);
     EXPECT_EQ(layout["schedule"], "zb-h1");
     layout["schedule"] = "gpipe";
-    add_chosen_schedule(layout, metrics);
+    add_chosen_schedule(layout, head);
     EXPECT_EQ(layout["schedule"], "gpipe");
 }
 
