@@ -242,8 +242,9 @@ Result<int> submit_sources(const Context& context, const SubmitOptions& options,
     }
     if (!context.json && !options.quiet)
         for (const std::string& warning : train_warnings(specs)) say(warning);
+    // The working directory is not the directory of a stored document's job file.
     for (std::size_t i = 0; i < specs.size() && !options.no_git; ++i)
-        add_git(specs[i], sources[i].base, specs.size());
+        add_git(specs[i], sources[i].stored ? "/" : sources[i].base, specs.size());
     if (options.dry_run) return print_specs(context, specs, notes);
     return submit_specs(context, options, specs, notes, [&](Daemon& daemon) {
         std::vector<Json> documents;
@@ -346,10 +347,11 @@ Result<int> run_resume(const Context& context, const std::string& selector,
     std::string output = document.value("output", "");
     if (output.find("{id}") == std::string::npos) output += "-resumed-{id}";
     document["output"] = output;
+    ROLL_TRY(std::string base, working_directory());
     return submit_sources(context, options,
                           {Source{.label = fmt::format("job {}, resumed", id),
                                   .document = std::move(document),
-                                  .base = "/",
+                                  .base = std::move(base),
                                   .stored = true}});
 }
 
