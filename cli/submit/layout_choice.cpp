@@ -299,13 +299,19 @@ std::vector<std::string> layout_lines(const Json& report) {
     return lines;
 }
 
+// Returns true if `message`, an error of `roll-rank plan`, says that the job exceeds a limit.
+static bool names_a_limit(const std::string& message) {
+    return message.find("parallel.memory_limit is ") != std::string::npos ||
+           message.find("parallel.activation_limit is ") != std::string::npos;
+}
+
 Result<void> check_memory_limits(const std::vector<spec::JobSpec>& jobs) {
     for (const spec::JobSpec& job : jobs) {
         const auto train =
             job.trains() ? spec::train_spec(job.document.text()) : tl::unexpected(Error{});
-        if (train && train->parallel.memory_limit > 0) {
+        if (train && (train->parallel.memory_limit > 0 || train->parallel.activation_limit > 0)) {
             const auto plan = ask_rank("plan", job.document.text(), {"--json"});
-            if (!plan && plan.error().message.starts_with("parallel.memory_limit is"))
+            if (!plan && names_a_limit(plan.error().message))
                 return fail(plan.error().code,
                             fmt::format("{} cannot be queued: {}", job.name, plan.error().message));
         }

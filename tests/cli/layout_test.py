@@ -7,6 +7,7 @@ usage: layout_test.py ROLLCTL          with roll-rank beside it
 """
 import json
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -193,6 +194,15 @@ class Layout(unittest.TestCase):
             self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
             self.assertRegex(done.stderr, r'auto cannot be queued: parallel\.memory_limit is 1 MiB \(1048576 bytes\), '
                                           'but a rank of stage 0 needs')
+            # With the limit that the message gives, no other stage is refused.
+            stages = {**given, 'parallel__recompute': recompute, 'parallel__pp': 4}
+            done = self.run_command('submit', job(**stages, parallel__memory_limit='1MiB'), '--dry-run')
+            needed = re.search(r'needs .*\(([0-9]+) bytes\)', done.stderr)[1]
+            done = self.run_command('submit', job(**stages, parallel__memory_limit=needed + 'B'), '--dry-run')
+            self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.run_command('submit', job(**given, parallel__pp=4, parallel__activation_limit='10KiB'), '--dry-run')
+        self.assertEqual((done.returncode, done.stdout), (2, ''), done.stderr)
+        self.assertIn('auto cannot be queued: parallel.activation_limit is 10240 bytes, but ', done.stderr)
         done = self.run_command('submit', job(**given), '--dry-run')
         self.assertEqual(done.returncode, 0, done.stderr)
 
