@@ -13,6 +13,7 @@
 #include "cli/job/staged_files.hpp"
 #include "cli/show/follow.hpp"
 #include "cli/show/job_view.hpp"
+#include "cli/show/layout_view.hpp"
 #include "cli/slurm/directives.hpp"
 #include "cli/submit/checks.hpp"
 #include "cli/submit/layout_choice.hpp"
@@ -230,7 +231,7 @@ Result<int> submit_sources(const Context& context, const SubmitOptions& options,
     ROLL_TRY(const std::vector<Json> layouts, choose_layouts(context, sources));
     for (const Json& layout : layouts) {
         for (std::string& line : layout_lines(layout)) {
-            if (!options.quiet) say(line);
+            if (!options.quiet) say(for_terminal(context, line));
             notes.push_back(std::move(line));
         }
     }

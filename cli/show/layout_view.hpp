@@ -1,7 +1,8 @@
-// The layout in which a training job runs, for `rollctl show`.
+// The layout in which a training job runs, and the layouts that a search found, for people.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "common/json.hpp"
 
@@ -17,6 +18,9 @@ Json layout_of(const Json& job);
 // Adds to the layout the schedule that the trainer chose, if the layout has `auto`. `head`: the
 // first row of the job's metrics.jsonl, which names the schedule, also after the job ended.
 void add_chosen_schedule(Json& layout, const Json& head);
+
+// Returns the report of a search for a layout (roll.layout/1) as lines of text.
+std::vector<std::string> layout_lines(const Json& report);
 
 // Returns a layout as text, such as "dp 2, tp 2, pp 2, zero 1, 1f1b, micro_batch_size 4". Leaves
 // out axes of size 1, and the schedule if there is one stage.

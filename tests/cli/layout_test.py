@@ -137,7 +137,7 @@ class Layout(unittest.TestCase):
                          (fastest, 2, *plans[fastest]))
         self.assertEqual(chosen['pipeline']['schedule'], fastest)
         submitted = self.run_command('submit', spec, '--dry-run')
-        self.assertRegex(submitted.stderr, rf'(?m)^  1 .* {fastest}  +1\.000')
+        self.assertRegex(submitted.stderr, rf'(?m)^  1  1\.000 .*, {fastest}, ')
         document = json.loads(submitted.stdout)['jobs'][0]['document']
         self.assertEqual((document['parallel']['schedule'], document['parallel']['vpp']), (fastest, 2))
         self.assertEqual(self.plan(document)['pipeline']['schedule'], fastest)

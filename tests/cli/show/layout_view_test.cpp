@@ -56,6 +56,27 @@ TEST(LayoutView, NamesTheChosenScheduleOfAnEndedJob) {
     EXPECT_EQ(layout["schedule"], "gpipe");
 }
 
+TEST(LayoutView, ASearchListsItsLayoutsInTheSameWords) {
+    const Json report = Json::parse(R"({"searched": ["pp", "zero"], "ranks": 8, "legal": 1,
+        "simulated": 1, "memory_limit": 2147483648, "memory_limit_from": "parallel.memory_limit",
+        "best": [{"dp": 2, "tp": 2, "pp": 2, "vpp": 1, "zero": 1, "sequence": true,
+                  "recompute": "none", "schedule": "zb-h1", "micro_batch_size": 4,
+                  "relative_time": 1, "bubble": 0.141, "memory_bytes": 151519232,
+                  "sent_bytes": 2673868}],
+        "refused": [{"why": "tp 8: needs more"}], "rules": ["a", "b", "c", "d"]})");
+    const std::vector<std::string> lines = layout_lines(report);
+    ASSERT_EQ(lines.size(), 8u);
+    EXPECT_EQ(lines[0],
+              "layout: chose pp, zero for 8 ranks from 1 layout (1 simulated); memory "
+              "limit of a rank: 2 GiB (parallel.memory_limit)");
+    EXPECT_EQ(lines[1], "      time   bubble      memory        sent  layout");
+    EXPECT_EQ(lines[2],
+              "  1  1.000   14.1 %   144.5 MiB     2.5 MiB  "
+              "dp 2, tp 2, pp 2, zero 1, sequence, zb-h1, micro_batch_size 4");
+    EXPECT_EQ(lines[3], "  refused  tp 8: needs more");
+    EXPECT_EQ(lines[6], "  refused  c");
+}
+
 TEST(LayoutView, OtherJobsHaveNoLayout) {
     EXPECT_TRUE(layout_of({{"spec", {{"command", {"true"}}}}}).is_null());
     EXPECT_TRUE(layout_of(Json::object()).is_null());

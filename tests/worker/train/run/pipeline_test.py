@@ -2,11 +2,13 @@
 """Pipeline stages as real processes: ends of attempts, schedules from files, and plans."""
 import json
 import os
+import shlex
 import signal
+import subprocess
 import unittest
 import xml.etree.ElementTree
 
-from ranks import DOUBLE, Attempt, RankCase, json_of, write_text
+from ranks import DOUBLE, RANK, Attempt, RankCase, json_of, write_text
 
 
 class Pipeline(RankCase):
@@ -88,6 +90,14 @@ class Pipeline(RankCase):
                       '  stage 1 to 0  gradients: 8 messages, 128 KiB\n', told)
         self.assertEqual([line for line in table.splitlines() if len(line) > 80], [])
         self.assertRegex(table.splitlines()[2], r'^0 \|F0 +F1 ')
+        # On a terminal, the other lines are broken, too.
+        command = f'stty cols 80; {shlex.quote(RANK)} plan --spec {shlex.quote(self.top)}/plan.json'
+        shown = subprocess.run(['script', '-qec', command, '/dev/null'], stdin=subprocess.DEVNULL, capture_output=True,
+                               text=True, check=True).stdout.splitlines()
+        self.assertEqual([line for line in shown if len(line) > 80], [])
+        self.assertEqual(' '.join(' '.join(shown).split()).partition('time ')[0],
+                         ' '.join(told.split()).partition('time ')[0])
+        self.assertGreater(len(shown), len(told.splitlines()))
 
     def test_writes_the_schedule_to_files(self):
         svg, trace = (os.path.join(self.top, name) for name in ('plan.svg', 'plan.json'))
