@@ -107,6 +107,16 @@ TEST(JobResources, MemoryIsASizeAndCpusAreANumber) {
         "resources.memory is \"lots\"; allowed: a size such as 512MiB, 4G or 5GB, at least 1MiB");
     EXPECT_EQ(problem(R"({"memory": "4"})"), "resources.memory is \"4\"; allowed: at least 1MiB");
     EXPECT_EQ(problem(R"({"cpus": 0})"), "resources.cpus is 0; allowed: an integer, 1 to 4096");
+    const auto log_size = [](const Json& size) {
+        const Json job = {
+            {"name", "x"}, {"kind", "command"}, {"command", {"true"}}, {"log_size", size}};
+        const ParsedJob parsed = check_job(job, "/");
+        return parsed.ok() ? "" : parsed.problems[0].message;
+    };
+    EXPECT_EQ(log_size("0"), "");
+    EXPECT_EQ(
+        log_size(0),
+        "is 0; allowed: a size such as 512MiB, 4G, 5GB or \"0\", in quotes if it has no unit");
 }
 
 TEST(JobResources, ARankHasSlotsPerRankSlots) {
