@@ -29,7 +29,9 @@ Json layout_of(const Json& job) {
     for (const char* key : {"zero", "group"}) layout[key] = parallel.value(key, 0);
     layout["sequence"] = parallel.value("sequence", false);
     layout["recompute"] = parallel.value("recompute", "none");
-    layout["schedule"] = parallel.value("schedule", "auto");
+    layout["schedule"] = parallel.value("schedule_file", std::string()).empty()
+                             ? parallel.value("schedule", "auto")
+                             : "file";
     // The trainer chooses the schedule when it starts, and reports its choice.
     const Json progress = progress_of(job);
     if (layout["schedule"] == "auto" && progress.is_object() && progress.contains("schedule"))
@@ -55,7 +57,8 @@ std::string layout_text(const Json& layout) {
         text += fmt::format("recompute {}, ", again);
     if (layout["pp"].get<int>() > 1) {
         const auto schedule = layout["schedule"].get<std::string>();
-        text += schedule == "auto" ? "schedule auto, " : schedule + ", ";
+        if (schedule == "auto" || schedule == "file") text += "schedule ";
+        text += schedule + ", ";
         if (const int group = layout.value("group", 0); group > 0)
             text += fmt::format("group {}, ", group);
     }

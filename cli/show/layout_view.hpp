@@ -11,8 +11,8 @@ namespace roll::cli {
 // Returns the keys dp, tp, pp, vpp, sequence, zero, recompute, schedule, group (0 if it is not set)
 // and micro_batch_size. The values are from the job file. In place of `auto`, the result has the
 // values that `submit` chose. If the trainer chooses the schedule, the schedule is `auto` until the
-// trainer has reported it. dp follows from the number of ranks. Returns null for a job that does
-// not train. `job` is a reply to `show`.
+// trainer has reported it. `file` stands for parallel.schedule_file. dp follows from the number of
+// ranks. Returns null for a job that does not train. `job` is a reply to `show`.
 Json layout_of(const Json& job);
 
 // Adds to the layout the schedule that the trainer chose, if the layout has `auto`. `head`: the

@@ -28,6 +28,9 @@ TEST(LayoutView, LeavesOutWhatIsNotDivided) {
     EXPECT_EQ(layout_text(layout_of(job({{"dp", 1}, {"schedule", "auto"}}))), "micro_batch_size 4");
     EXPECT_EQ(layout_text(layout_of(job({{"pp", 8}, {"schedule", "auto"}}))),
               "pp 8, schedule auto, micro_batch_size 4");
+    EXPECT_EQ(layout_text(layout_of(
+                  job({{"pp", 8}, {"schedule", "auto"}, {"schedule_file", "/mine.csv"}}))),
+              "pp 8, schedule file, micro_batch_size 4");
 }
 
 TEST(LayoutView, NamesTheScheduleThatTheTrainerChose) {
