@@ -15,7 +15,7 @@ namespace roll::cli {
 // not train. `job` is a reply to `show`.
 Json layout_of(const Json& job);
 
-// Adds to the layout the schedule that the trainer chose, if the layout has `auto`. `metrics`: the
+// Replaces the schedule `auto` of the layout by the schedule that the trainer chose. `metrics`: the
 // beginning of the job's metrics.jsonl. Its first line names the schedule, also after the job
 // ended.
 void add_chosen_schedule(Json& layout, std::string_view metrics);

@@ -18,13 +18,15 @@
 namespace roll::cli {
 namespace {
 
-// Returns whether Roll sets this variable in each job, so that a job's own value is refused.
+// Returns whether Roll sets the variable `name` in each job. A job that sets such a variable is
+// refused.
 bool is_set_by_roll(const std::string& name) {
     return name == "ROLL_WORKER" || name == "ROLL_JOB" || name == "ROLL_TOKEN";
 }
 
 constexpr int kLowestPriority = -1'000'000;
-// Limits far above what a job may have, so that no product of options overflows.
+// Largest numbers of options. They are far above what a job may have, and so small that no product
+// of options overflows.
 constexpr std::int64_t kMost = 1'000'000;
 constexpr std::int64_t kMebibytesMost = 1'000'000'000'000;
 constexpr const char* kTimeLimit = "M, M:S, H:M:S, D-H, D-H:M, D-H:M:S, or 0 for no limit";

@@ -27,8 +27,8 @@ Result<std::vector<Json>> choose_layouts(const Context& context, std::vector<Sou
 // Returns the report of a search as lines of text.
 std::vector<std::string> layout_lines(const Json& report);
 
-// Fails with InvalidArgument at the first train or resume job, or later job of a chain, that needs
-// more memory than parallel.memory_limit. Ignores jobs that roll-rank cannot plan now.
+// Fails with InvalidArgument if a job that trains, or such a job in a chain, needs more memory than
+// its parallel.memory_limit. Ignores jobs that roll-rank cannot plan now.
 Result<void> check_memory_limits(const std::vector<spec::JobSpec>& jobs);
 
 // Returns a warning for each train or resume job whose tensor-parallel groups are on several nodes.

@@ -254,7 +254,8 @@ class Checker {
             check(schema["items"], value[i], fmt::format("{}[{}]", path, i));
     }
 
-    // Returns false if the text lacks the schema's pattern or format.
+    // Returns false if the text does not match the schema's pattern or format. Returns true if it
+    // matches, or if the problem is noted here.
     bool check_string(const OrderedJson& schema, const Json& value, const std::string& path) {
         const auto& text = value.get_ref<const std::string&>();
         const auto shortest = key_in(schema, "minLength");
@@ -293,14 +294,14 @@ class Checker {
                            [&](const OrderedJson& one) { return is_equal(one, value); });
     }
 
-    // Returns whether the value is one of the schema's enum and const.
+    // Returns whether the schema's `enum` and `const` allow the value.
     static bool is_one_of(const OrderedJson& schema, const Json& value) {
         const auto words = key_in(schema, "enum");
         const auto constant = key_in(schema, "const");
         return (!words || holds(*words, value)) && (!constant || is_equal(*constant, value));
     }
 
-    // Checks x-built, the values that this release supports.
+    // Checks that this release supports the value (key `x-built`).
     void check_built(const OrderedJson& schema, const Json& value, const std::string& path) {
         if (!schema.contains("x-built")) return;
         const OrderedJson& built = schema["x-built"];

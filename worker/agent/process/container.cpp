@@ -176,8 +176,8 @@ Words podman(const Container& container, const ContainerPlace& place,
 }
 
 // Runs Podman on the files of the container $2, which is made of the image $3 if it does not exist
-// yet. $4 is the number of Podman's words in front of the path of these files. Podman does not read
-// an image's variables with --rootfs, so it reads them from descriptor 3.
+// yet. The path of these files is inserted after the first $4 of Podman's words. With --rootfs,
+// Podman does not use the variables of an image, so it reads these variables from descriptor 3.
 constexpr const char* kSharedPodman = R"(podman=$1 box=$2 image=$3 words=$4 lock=$5; shift 5
 ( flock 9
   "$podman" container exists "$box" && exit
@@ -381,7 +381,8 @@ void run_left_over(const std::vector<Program>& programs) {
         bool runs = true;
         while ((runs = ::waitpid(pid, nullptr, WNOHANG) == 0) && boot_now() < until)
             ::usleep(20000);
-        if (runs) ::kill(pid, SIGKILL);  // no wait: a program on a volume that hangs does not end
+        // Does not wait again: a program that uses a hung volume may never end.
+        if (runs) ::kill(pid, SIGKILL);
     }
 }
 

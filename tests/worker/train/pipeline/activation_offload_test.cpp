@@ -154,7 +154,7 @@ TEST(ActivationOffload, ADiskWithoutSpaceIsRefusedWithTheNumbers) {
     }
 }
 
-// Returns the numbers of this process's open files that no folder lists.
+// Returns the descriptors of this process's open files that have no name in a folder.
 std::set<int> unnamed_files() {
     std::set<int> found;
     for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))

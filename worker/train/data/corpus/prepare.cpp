@@ -298,8 +298,8 @@ Result<std::optional<Prepared>> find_made(const fs::path& source, const PrepareO
         of_form.rules.form = form;
         possible.push_back(rules_of(of_form));
     }
-    // Earlier versions gave texts no rule of their own. The hash tells whether the tokens are
-    // wanted.
+    // Earlier versions did not record the key "texts". The hash of the tokens shows whether they
+    // are the wanted ones.
     for (std::size_t i = 0, count = possible.size(); i < count; ++i) {
         if (!possible[i].contains("texts")) continue;
         possible.push_back(possible[i]);
