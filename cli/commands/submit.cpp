@@ -307,8 +307,8 @@ Result<int> run_open(const Context& context, const SubmitOptions& options,
 }
 
 // Fails with InvalidArgument if train.steps is less than the step of the newest checkpoint of
-// `job`. train.steps comes from `document`, the job file of the job that resumes `job`, or from
-// `sets`, the values of --set.
+// `job`. `document`: the job file of the new job, which resumes `job`. `sets`: the values of --set,
+// which override keys of the job file.
 static Result<void> check_steps(const Json& job, Json document,
                                 const std::vector<std::string>& sets) {
     for (const std::string& assignment : sets) ROLL_TRY_VOID(set_key(document, assignment));
