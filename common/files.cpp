@@ -77,6 +77,11 @@ Result<struct stat> regular_stat(int fd, const std::filesystem::path& path) {
 // never ends would take all memory.
 constexpr std::size_t kReadBytesMax = std::size_t{1} << 30;
 
+tl::unexpected<Error> fail_too_large(const std::filesystem::path& path) {
+    return fail(ErrorCode::InvalidArgument,
+                path.string() + " has more than 1 GiB; allowed: at most 1 GiB");
+}
+
 Result<std::string> read_all(int fd, const std::filesystem::path& path) {
     std::string content;
     char buffer[1 << 16];
@@ -85,9 +90,7 @@ Result<std::string> read_all(int fd, const std::filesystem::path& path) {
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return fail_errno("cannot read", path);
         if (n == 0) return content;
-        if (content.size() >= kReadBytesMax)
-            return fail(ErrorCode::InvalidArgument,
-                        path.string() + " has more than 1 GiB; allowed: at most 1 GiB");
+        if (content.size() >= kReadBytesMax) return fail_too_large(path);
         content.append(buffer, static_cast<std::size_t>(n));
     }
 }
@@ -103,7 +106,8 @@ Result<std::string> read_file(const std::filesystem::path& path) {
 Result<std::string> read_regular_file(const std::filesystem::path& path) {
     const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (file.get() < 0) return fail_errno("cannot open", path);
-    ROLL_TRY_VOID(regular_stat(file.get(), path));
+    ROLL_TRY(const struct stat info, regular_stat(file.get(), path));
+    if (static_cast<std::size_t>(info.st_size) > kReadBytesMax) return fail_too_large(path);
     return read_all(file.get(), path);
 }
 

@@ -1,4 +1,4 @@
-// An upper bound of the length of JSON texts, without making them.
+// Bounds the length of a JSON text without writing the text.
 #pragma once
 
 #include <cstddef>

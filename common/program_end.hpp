@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 
 #include "common/error.hpp"
 
@@ -17,11 +18,16 @@ inline int end_with(const char* program, const Error& error) {
 }
 
 // Runs a program. If the program throws an unexpected exception, prints one line on stderr and
-// returns 1, so that no core is dumped.
+// returns 1, so that no core is dumped. std::filesystem throws if a path cannot be looked up, for
+// example in a directory that the user must not enter.
 template <class Run>
 int with_last_resort(const char* program, Run run) {
     try {
         return run();
+    } catch (const std::filesystem::filesystem_error& e) {
+        std::fprintf(stderr, "%s: cannot use %s: %s\n", program, e.path1().c_str(),
+                     e.code().message().c_str());
+        return 1;
     } catch (const std::exception& e) {
         std::fprintf(stderr, "%s: %s\n", program, e.what());
         return 1;

@@ -8,7 +8,9 @@
 
 namespace roll {
 
-// Makes a folder; removes it with its content at the end. It stands where its path would.
+// The path of a new folder. The destructor removes the folder with its content. The class derives
+// from path so that tests can write `folder / "file"` and pass the folder to functions that take a
+// path.
 class TemporaryFolder : public std::filesystem::path {
   public:
     TemporaryFolder() {

@@ -15,6 +15,7 @@
 
 #include "cli/text/text_width.hpp"
 #include "common/protocol/client.hpp"
+#include "common/wrapped.hpp"
 
 namespace roll::cli {
 
@@ -30,6 +31,11 @@ TerminalSize terminal_size() {
     if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0)
         return {};
     return {size.ws_col, size.ws_row};
+}
+
+std::string for_terminal(const Context& context, const std::string& line) {
+    constexpr std::size_t kIndent = 5;
+    return context.terminal ? wrapped(line, terminal_size().columns, kIndent) : line;
 }
 
 namespace {

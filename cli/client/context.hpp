@@ -32,6 +32,9 @@ struct TerminalSize {
 };
 TerminalSize terminal_size();
 
+// If stdout is a terminal, breaks a line that is too long for the terminal at spaces.
+std::string for_terminal(const Context& context, const std::string& line);
+
 void print_json(const Json& value);  // prints JSON with indentation
 // Prints JSON on one line, for output with several values. If the value has no field "schema", adds
 // this field with the value `schema`.

@@ -161,7 +161,7 @@ std::vector<Finding> check_programs() {
 }
 
 // Reports the property `what` of each node's worker. Adds `advice` if the property of a worker
-// contains `weak`. Says `none` if no worker reports the property, as workers of older versions.
+// contains `weak`. Says `none` if no worker reports the property; workers of older versions do not.
 Finding check_workers(const Context& context, const char* what, const char* weak, const char* none,
                       const char* advice) {
     auto daemon = Daemon::connect(context);

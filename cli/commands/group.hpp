@@ -1,4 +1,4 @@
-// The subcommands of the commands that have subcommands.
+// Adds the subcommands of `keys`, `secret`, `sweep` and `token`.
 #pragma once
 
 #include <functional>

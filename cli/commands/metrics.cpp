@@ -57,7 +57,7 @@ std::string plot_text(const std::vector<Json>& rows, const std::string& key) {
 std::string phases_text(const std::vector<Json>& rows) {
     PhaseTimes times;
     for (const Json& row : rows) add_step(times, row);
-    if (times.steps == 0) return "the metrics contain no phase times; step 1 does not count\n";
+    if (times.steps == 0) return "the metrics contain no phase times of steps after step 1\n";
     const std::vector<PhaseTime> phases = longest_first(times);
     double all = 0;
     for (const PhaseTime& phase : phases) all += phase.mean;

@@ -5,6 +5,7 @@
 
 #include "cli/commands/data.hpp"
 #include "cli/job/staged_files.hpp"
+#include "cli/show/layout_view.hpp"
 #include "cli/submit/layout_choice.hpp"
 #include "cli/submit/memory_file.hpp"
 
@@ -73,7 +74,8 @@ Result<int> run_plan(const Context& context, const std::string& file, const Plan
         ROLL_TRY(const std::string report, in_memory(layouts.front().dump()));
         words.insert(words.end(), {"--layout-search", report});
     } else if (!layouts.empty()) {
-        for (const std::string& line : layout_lines(layouts.front())) print(line + "\n");
+        for (const std::string& line : layout_lines(layouts.front()))
+            print(for_terminal(context, line) + "\n");
     }
     for (const auto& [option, path] : {std::pair{"--svg", files.svg}, {"--trace", files.trace}}) {
         if (path.empty()) continue;
@@ -88,7 +90,7 @@ Result<int> run_prove(const Context& context, const std::string& file, const Job
     ROLL_TRY(const std::vector<std::string> words,
              words_for("prove", context, file, options, layouts));
     for (const Json& layout : layouts)
-        for (const std::string& line : layout_lines(layout)) say(line);
+        for (const std::string& line : layout_lines(layout)) say(for_terminal(context, line));
     return tl::unexpected(become("roll-rank", words));
 }
 

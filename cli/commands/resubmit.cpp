@@ -29,9 +29,10 @@ Result<Source> again(const Json& job) {
     std::string output = document.value("output", "");
     if (output.find("{id}") == std::string::npos) output += "-again-{id}";
     document["output"] = output;
+    ROLL_TRY(std::string base, working_directory());
     return Source{.label = fmt::format("job {}, again", id),
                   .document = std::move(document),
-                  .base = "/",
+                  .base = std::move(base),
                   .stored = true};
 }
 

@@ -18,8 +18,11 @@ constexpr std::uint64_t kHeadMax = 64 << 10;  // bytes of metrics.jsonl that are
 void add_layout(Daemon& daemon, Json& job) {
     Json layout = layout_of(job);
     if (layout.is_null()) return;
-    if (layout["pp"] > 1 && layout["schedule"] == "auto")
-        add_chosen_schedule(layout, JobFiles(daemon, false).metrics(job).read(0, kHeadMax));
+    if (layout["pp"] > 1 && layout["schedule"] == "auto") {
+        const std::string metrics = JobFiles(daemon, false).metrics(job).read(0, kHeadMax);
+        const std::string head = metrics.substr(0, metrics.find('\n'));
+        add_chosen_schedule(layout, Json::parse(head, nullptr, false));
+    }
     job["layout"] = std::move(layout);
 }
 

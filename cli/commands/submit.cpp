@@ -13,6 +13,7 @@
 #include "cli/job/staged_files.hpp"
 #include "cli/show/follow.hpp"
 #include "cli/show/job_view.hpp"
+#include "cli/show/layout_view.hpp"
 #include "cli/slurm/directives.hpp"
 #include "cli/submit/checks.hpp"
 #include "cli/submit/layout_choice.hpp"
@@ -230,7 +231,7 @@ Result<int> submit_sources(const Context& context, const SubmitOptions& options,
     ROLL_TRY(const std::vector<Json> layouts, choose_layouts(context, sources));
     for (const Json& layout : layouts) {
         for (std::string& line : layout_lines(layout)) {
-            if (!options.quiet) say(line);
+            if (!options.quiet) say(for_terminal(context, line));
             notes.push_back(std::move(line));
         }
     }
@@ -242,8 +243,9 @@ Result<int> submit_sources(const Context& context, const SubmitOptions& options,
     }
     if (!context.json && !options.quiet)
         for (const std::string& warning : train_warnings(specs)) say(warning);
+    // The working directory is not the directory of a stored document's job file.
     for (std::size_t i = 0; i < specs.size() && !options.no_git; ++i)
-        add_git(specs[i], sources[i].base, specs.size());
+        add_git(specs[i], sources[i].stored ? "/" : sources[i].base, specs.size());
     if (options.dry_run) return print_specs(context, specs, notes);
     return submit_specs(context, options, specs, notes, [&](Daemon& daemon) {
         std::vector<Json> documents;
@@ -307,8 +309,8 @@ Result<int> run_open(const Context& context, const SubmitOptions& options,
 }
 
 // Fails with InvalidArgument if train.steps is less than the step of the newest checkpoint of
-// `job`. train.steps comes from `document`, the job file of the job that resumes `job`, or from
-// `sets`, the values of --set.
+// `job`. `document`: the job file of the new job, which resumes `job`. `sets`: the values of --set,
+// which override keys of the job file.
 static Result<void> check_steps(const Json& job, Json document,
                                 const std::vector<std::string>& sets) {
     for (const std::string& assignment : sets) ROLL_TRY_VOID(set_key(document, assignment));
@@ -346,10 +348,11 @@ Result<int> run_resume(const Context& context, const std::string& selector,
     std::string output = document.value("output", "");
     if (output.find("{id}") == std::string::npos) output += "-resumed-{id}";
     document["output"] = output;
+    ROLL_TRY(std::string base, working_directory());
     return submit_sources(context, options,
                           {Source{.label = fmt::format("job {}, resumed", id),
                                   .document = std::move(document),
-                                  .base = "/",
+                                  .base = std::move(base),
                                   .stored = true}});
 }
 

@@ -49,8 +49,9 @@ bool runs(const Json& job, const std::string& token) {
            field_text(attempts.back(), "state") != "ended";
 }
 
-// Waits until find(job) returns the answer to a request to the attempt `token`. The errors say that
-// the attempt ended before it `ended`, or that the job `late` within the patience.
+// Waits until find(job) returns the answer to a request to the attempt `token`. If the attempt ends
+// first, the error message ends with `ended`. If there is no answer within `patience`, the message
+// ends with `late`.
 Result<Json> await(Daemon& daemon, std::uint64_t id, const std::string& token,
                    std::chrono::seconds patience,
                    const std::function<const Json*(const Json& job)>& find,

@@ -81,8 +81,8 @@ struct Config {
             refuse(key, fmt::format("is {}; allowed: true or false", dump(keys[key])));
         return keys[key] == true;
     }
-    // Returns the JSON object in the file at `path`, the value of `key`. If the file has no JSON
-    // object, adds a problem and returns nullopt.
+    // Returns the JSON object in the file at `path`. If the file has no JSON object, adds a problem
+    // with `key`, whose value is the path, and returns nullopt.
     std::optional<Json> object_in(const std::string& path, const std::string& key) const;
     // Returns the names in a list, or in a text in which commas separate names. If the list has a
     // value that is not a text, adds a problem.

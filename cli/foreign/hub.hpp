@@ -30,9 +30,9 @@ std::string without_configuration(const std::string& name);
 // Hub, or if it is more likely a path relative to `base`.
 std::string download_of(const std::string& name, const std::string& base, HubKind kind);
 
-// Appends the command that downloads a missing model or data set to the problem's message, if a
-// comment in the job file's text has the command, or if the value at the problem's path may be a
-// name of the Hub.
+// Appends to the problem's message the command that downloads a missing model or data set. The
+// command is taken from a comment in the job file's text, or made from the value at the problem's
+// path. Does nothing if there is no such comment, and the value cannot be a name of the Hub.
 void add_download(spec::Problem& problem, const Json& document, const std::string& base,
                   const std::string& text);
 

@@ -56,10 +56,10 @@ Result<void> set_key(Json& document, const std::string& assignment);
 void add_job_options(CLI::App& app, JobOptions& options);
 void add_queue_options(CLI::App& app, JobOptions& options);  // adds all options
 
-// Parses a time: "2026-11-22T08:00:00Z", "+2h" (2 hours after `now`) or "now". `option` is the name
-// in the message of an error.
+// Parses a time: "2026-11-22T08:00:00Z", "+2h" (2 hours after `now`) or "now". Error messages name
+// `option`.
 Result<Time> parse_when(const std::string& text, Time now, const std::string& option);
-// Parses the duration that `option` has, such as "1h 30m".
+// Parses a duration, such as "1h 30m". Error messages name `option`.
 Result<std::chrono::seconds> duration_of(const std::string& option, const std::string& text);
 
 // Sets keys of the document from the options. Fails with InvalidArgument if a --set does not have

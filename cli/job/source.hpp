@@ -17,7 +17,7 @@ namespace roll::cli {
 struct Source {
     std::string label;  // name of the file, for messages
     Json document;
-    std::string base;
+    std::string base;  // directory from which relative paths in the document start
     std::map<std::string, int> lines = {};  // maps the path of a key to its line in the file
     // Text of a YAML file. Line numbers are found in this text when they are needed. Null for other
     // formats.

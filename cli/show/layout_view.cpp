@@ -7,7 +7,9 @@
 #include <fmt/format.h>
 
 #include "cli/text/render.hpp"
+#include "common/counted.hpp"
 #include "common/spec/job/resources.hpp"
+#include "common/spec/schema/units.hpp"
 
 namespace roll::cli {
 
@@ -27,7 +29,9 @@ Json layout_of(const Json& job) {
     for (const char* key : {"zero", "group"}) layout[key] = parallel.value(key, 0);
     layout["sequence"] = parallel.value("sequence", false);
     layout["recompute"] = parallel.value("recompute", "none");
-    layout["schedule"] = parallel.value("schedule", "auto");
+    layout["schedule"] = parallel.value("schedule_file", std::string()).empty()
+                             ? parallel.value("schedule", "auto")
+                             : "file";
     // The trainer chooses the schedule when it starts, and reports its choice.
     const Json progress = progress_of(job);
     if (layout["schedule"] == "auto" && progress.is_object() && progress.contains("schedule"))
@@ -35,9 +39,8 @@ Json layout_of(const Json& job) {
     return layout;
 }
 
-void add_chosen_schedule(Json& layout, std::string_view metrics) {
+void add_chosen_schedule(Json& layout, const Json& head) {
     if (!layout.is_object() || layout["schedule"] != "auto") return;
-    const Json head = Json::parse(metrics.substr(0, metrics.find('\n')), nullptr, false);
     if (head.is_object() && head.contains("schedule"))
         layout["schedule"] = field_text(head, "schedule");
 }
@@ -54,12 +57,45 @@ std::string layout_text(const Json& layout) {
         text += fmt::format("recompute {}, ", again);
     if (layout["pp"].get<int>() > 1) {
         const auto schedule = layout["schedule"].get<std::string>();
-        text += schedule == "auto" ? "schedule auto, " : schedule + ", ";
-        if (const int group = layout["group"].get<int>(); group > 0)
+        if (schedule == "auto" || schedule == "file") text += "schedule ";
+        text += schedule + ", ";
+        if (const int group = layout.value("group", 0); group > 0)
             text += fmt::format("group {}, ", group);
     }
     return text +
            fmt::format("micro_batch_size {}", layout["micro_batch_size"].get<std::int64_t>());
+}
+
+std::vector<std::string> layout_lines(const Json& report) {
+    constexpr std::size_t kRules = 3;  // maximum number of rules that are listed
+    const auto size_of = [](const Json& one, const char* key) {
+        return spec::size_text(one[key].get<std::int64_t>());
+    };
+    std::string keys;
+    for (const Json& key : report["searched"])
+        keys += (keys.empty() ? "" : ", ") + key.get<std::string>();
+    std::vector<std::string> lines;
+    lines.push_back(fmt::format(
+        "layout: chose {} for {} from {} ({} simulated); memory limit of a rank: {} "
+        "({})",
+        keys, counted(report["ranks"].get<int>(), "rank"),
+        counted(report["legal"].get<int>(), "layout"), report["simulated"].get<int>(),
+        size_of(report, "memory_limit"), report["memory_limit_from"].get<std::string>()));
+    lines.emplace_back("      time   bubble      memory        sent  layout");
+    std::size_t place = 0;
+    for (const Json& one : report["best"])
+        lines.push_back(fmt::format("  {}  {:.3f}  {:>5.1f} %  {:>10}  {:>10}  {}", ++place,
+                                    one["relative_time"].get<double>(),
+                                    100 * one["bubble"].get<double>(), size_of(one, "memory_bytes"),
+                                    size_of(one, "sent_bytes"), layout_text(one)));
+    for (const Json& one : report["refused"])
+        lines.push_back("  refused  " + one["why"].get<std::string>());
+    for (std::size_t i = 0; i < std::min(report["rules"].size(), kRules); ++i)
+        lines.push_back("  refused  " + report["rules"][i].get<std::string>());
+    lines.emplace_back(
+        "  row 1 is used; time is relative to row 1; memory and sent (bytes per step) are the "
+        "largest values of any rank; all rows fit into the memory limit");
+    return lines;
 }
 
 }  // namespace roll::cli

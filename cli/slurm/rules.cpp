@@ -18,13 +18,8 @@
 namespace roll::cli {
 namespace {
 
-// Returns whether Roll sets this variable in each job, so that a job's own value is refused.
-bool is_set_by_roll(const std::string& name) {
-    return name == "ROLL_WORKER" || name == "ROLL_JOB" || name == "ROLL_TOKEN";
-}
-
 constexpr int kLowestPriority = -1'000'000;
-// Limits far above what a job may have, so that no product of options overflows.
+// Largest numbers of options, so small that no product of options overflows.
 constexpr std::int64_t kMost = 1'000'000;
 constexpr std::int64_t kMebibytesMost = 1'000'000'000'000;
 constexpr const char* kTimeLimit = "M, M:S, H:M:S, D-H, D-H:M, D-H:M:S, or 0 for no limit";
@@ -69,7 +64,7 @@ class Translation {
     std::optional<std::int64_t> count(const std::string& name, int least = 1);
     std::optional<std::int64_t> gpu_count(const std::string& name);
     void read_sizes();
-    void read_gpus(std::int64_t nodes, std::int64_t tasks);
+    void read_gpus(std::int64_t nodes, std::int64_t tasks, std::optional<std::int64_t> all);
     std::optional<std::int64_t> gres_gpus();
     void read_texts();
     void read_name();
@@ -79,7 +74,8 @@ class Translation {
     void read_dependency();
     void read_export();
     void read_export_file();
-    void copy_variable(const std::string& name);
+    void copy_variable(const SbatchOption& option, const std::string& name);
+    void set_variable(const SbatchOption& by, const std::string& name, const std::string& value);
     void read_signal();
     void read_memory();
     void read_switches(std::int64_t nodes);
@@ -123,7 +119,8 @@ std::optional<std::int64_t> Translation::gres_gpus() {
         std::vector<std::string> words = split_at(part, ':');
         if (words.back().find('(') != std::string::npos)
             words.back().resize(words.back().find('('));  // for example "gpu:2(S:0)"
-        const bool bare = words.size() == 1 || !slurm_number(words.back());
+        const bool bare =
+            words.size() < 3 && !words.back().starts_with('-') && !slurm_number(words.back());
         const auto number = bare ? std::optional(1) : slurm_count(words.back());
         if (option->value == "none") return std::nullopt;
         if (words[0] != "gpu" || !number || words.size() > 3) {
@@ -136,11 +133,10 @@ std::optional<std::int64_t> Translation::gres_gpus() {
     return total;
 }
 
-void Translation::read_gpus(std::int64_t nodes, std::int64_t tasks) {
-    const auto all = gpu_count("gpus");
+void Translation::read_gpus(std::int64_t nodes, std::int64_t tasks,
+                            std::optional<std::int64_t> all) {
     auto each = gpu_count("gpus-per-node");
-    const auto gres = gres_gpus();
-    if (!each) each = gres;
+    if (const auto gres = gres_gpus(); !each) each = gres;
     if (!each)
         if (const auto per_task = gpu_count("gpus-per-task"))
             each = std::min(*per_task * tasks, kMost);
@@ -157,8 +153,7 @@ void Translation::read_sizes() {
     std::int64_t nodes = 1;
     if (const SbatchOption* const option = find("nodes")) {
         const auto range = split_at(option->value, '-');
-        const auto least = slurm_count(range.front());
-        const auto most = slurm_count(range.back());
+        const auto least = slurm_count(range.front()), most = slurm_count(range.back());
         if (range.size() > 2 || !least || !most || *least < 1 || *most < *least || *least > kMost)
             refuse(*option, fmt::format("N or N-M with whole numbers from 1 to {}", kMost));
         else
@@ -179,9 +174,8 @@ void Translation::read_sizes() {
     const std::int64_t tasks = ntasks ? (*ntasks + nodes - 1) / nodes : per_node.value_or(1);
     resources()["nodes"] = nodes;
     resources()["tasks_per_node"] = 1;
-    read_gpus(nodes, tasks);
-    const auto per_task = count("cpus-per-task");
-    const auto per_gpu_cpus = count("cpus-per-gpu");
+    read_gpus(nodes, tasks, all_gpus);
+    const auto per_task = count("cpus-per-task"), per_gpu_cpus = count("cpus-per-gpu");
     const std::int64_t gpus = resources().value("gpus_per_node", 0);
     std::int64_t slots = tasks * per_task.value_or(1);
     if (per_gpu_cpus) slots = std::max<std::int64_t>(*per_gpu_cpus * gpus, 1);
@@ -365,16 +359,25 @@ void Translation::read_export() {
         } else if (equals != std::string::npos && equals > 0) {
             document["env"][name] = word.substr(equals + 1);
         } else if (word != "NONE" && word != "NIL") {
-            copy_variable(name);
+            copy_variable(*option, name);
         }
     }
 }
 
-// Leaves out a name that is not set in this environment, like Slurm.
-void Translation::copy_variable(const std::string& name) {
-    const char* const value = std::getenv(name.c_str());
-    if (value != nullptr && !name.empty() && !is_set_by_roll(name))
+// Leaves out a variable that Roll sets in each job, because a job's own value is refused.
+void Translation::set_variable(const SbatchOption& by, const std::string& name,
+                               const std::string& value) {
+    if (name != "ROLL_WORKER" && name != "ROLL_JOB" && name != "ROLL_TOKEN")
         reading_.document["env"][name] = value;
+    else
+        reading_.read.push_back(
+            fmt::format("  no effect: {} of --{}: Roll sets this variable", name, by.name));
+}
+
+// Leaves out a name that is not set in this environment, like Slurm.
+void Translation::copy_variable(const SbatchOption& option, const std::string& name) {
+    const char* const value = std::getenv(name.c_str());
+    if (value != nullptr && !name.empty()) set_variable(option, name, value);
 }
 
 void Translation::read_export_file() {
@@ -387,8 +390,7 @@ void Translation::read_export_file() {
         if (word.empty()) continue;
         if (equals == std::string::npos || equals == 0)
             return refuse(*option, "a file with NAME=VALUE entries, each followed by a zero byte");
-        const std::string name = word.substr(0, equals);
-        if (!is_set_by_roll(name)) reading_.document["env"][name] = word.substr(equals + 1);
+        set_variable(*option, word.substr(0, equals), word.substr(equals + 1));
     }
 }
 
@@ -418,7 +420,7 @@ void Translation::read_container() {
         option->value.starts_with('/') ? void(container["workdir"] = option->value)
                                        : refuse(*option, "an absolute path");
     if (const SbatchOption* const option = find("container-env"))
-        for (const std::string& name : split_at(option->value, ',')) copy_variable(name);
+        for (const std::string& name : split_at(option->value, ',')) copy_variable(*option, name);
     const auto exclude = [&](const SbatchOption& option, const char* why) {
         reading_.problems.push_back(
             fmt::format("{}{}: cannot be used with --container-image, because {}", option.place,

@@ -64,9 +64,10 @@ Result<Json> settings_of(const fs::path& directory) {
     return settings;
 }
 
-// Fails if the job sets one of these numbers and switches to another value than the adapter has,
-// because the ranks cannot then continue the adapter. The ranks compare the lists, which have
-// several forms. A resumed job continues its checkpoint, so its settings are not compared.
+// Fails if the job sets r, alpha, rslora or dora to another value than the adapter has, because the
+// ranks cannot then continue the adapter. The ranks compare the settings that are lists, because
+// lists have several forms. A resumed job continues its checkpoint, so its settings are not
+// compared.
 Result<void> compare_settings(const Json& document, const Json& settings, const std::string& from) {
     if (document.value("kind", Json()) == "resume") return {};
     const Json& lora = document["train"]["lora"];

@@ -25,6 +25,7 @@
 #include "common/spec/job/resources.hpp"
 #include "common/spec/schema/units.hpp"
 #include "common/spec/train/train.hpp"
+#include "worker/plan/size_text.hpp"
 
 namespace roll::cli {
 namespace {
@@ -205,35 +206,6 @@ Result<Json> choose(const Context& context, const Source& source, Json& document
     return report;
 }
 
-std::string size_text(const Json& bytes) {
-    auto number = bytes.get<double>();
-    const char* unit = "B";
-    for (const char* next : {"KiB", "MiB", "GiB", "TiB"}) {
-        if (number < 1024) break;
-        number /= 1024;
-        unit = next;
-    }
-    return fmt::format("{:.3g} {}", number, unit);
-}
-
-// Returns the name of the schedule, with the size of its groups if that is not the default.
-std::string schedule_text(const Json& one) {
-    const int group = one.value("group", 0);
-    const auto name = one["schedule"].get<std::string>();
-    return group > 0 ? fmt::format("{} {}", name, group) : name;
-}
-
-std::string layout_row(const Json& one, std::size_t place) {
-    return fmt::format(
-        "  {}  {:>4}  {:>3}  {:>3}  {:>3}  {:>4}  {:>4}  {:>13}  {:>5}  {:>14}  "
-        "{:>6.3f}  {:>5.1f} %  {:>9}  {:>9}",
-        place, one["dp"].get<int>(), one["tp"].get<int>(), one["pp"].get<int>(),
-        one["vpp"].get<int>(), one["zero"].get<int>(), one["sequence"].get<bool>() ? "yes" : "no",
-        one["recompute"].get<std::string>(), one["micro_batch_size"].get<std::int64_t>(),
-        schedule_text(one), one["relative_time"].get<double>(), 100 * one["bubble"].get<double>(),
-        size_text(one["memory_bytes"]), size_text(one["sent_bytes"]));
-}
-
 }  // namespace
 
 Result<std::vector<Json>> choose_layouts(const Context& context, std::vector<Source>& sources) {
@@ -265,47 +237,19 @@ Result<std::vector<Json>> choose_layouts(const Context& context, std::vector<Sou
     return reports;
 }
 
-std::vector<std::string> layout_lines(const Json& report) {
-    std::vector<std::string> lines;
-    std::string keys;
-    for (const Json& key : report["searched"])
-        keys += (keys.empty() ? "" : ", ") + key.get<std::string>();
-    lines.push_back(fmt::format(
-        "layout: chose {} for {} rank{} from {} layout{} ({} simulated); memory limit of a rank: "
-        "{} "
-        "({})",
-        keys, report["ranks"].get<int>(), report["ranks"] == 1 ? "" : "s",
-        report["legal"].get<int>(), report["legal"] == 1 ? "" : "s", report["simulated"].get<int>(),
-        size_text(report["memory_limit"]), report["memory_limit_from"].get<std::string>()));
-    lines.emplace_back(
-        "       dp   tp   pp  vpp  zero  seq.      recompute  micro        schedule    time   "
-        "bubble     memory       sent");
-    std::size_t place = 0;
-    for (const Json& one : report["best"]) lines.push_back(layout_row(one, ++place));
-    for (const Json& one : report["refused"])
-        lines.push_back("  refused  " + one["why"].get<std::string>());
-    std::size_t left = 3;
-    for (const Json& rule : report["rules"])
-        if (left-- > 0)
-            lines.push_back("  refused  " + rule.get<std::string>());
-        else
-            break;
-    lines.emplace_back(
-        "  row 1 is used; time is relative to row 1; memory and sent (bytes per step) are the "
-        "largest values of any rank");
-    lines.emplace_back(
-        "  seq.: parallel.sequence; micro: train.micro_batch_size; all rows fit into the memory "
-        "limit");
-    return lines;
+// Returns true if `message`, an error of `roll-rank plan`, says that the job exceeds a limit.
+static bool names_a_limit(const std::string& message) {
+    return message.find("parallel.memory_limit is ") != std::string::npos ||
+           message.find("parallel.activation_limit is ") != std::string::npos;
 }
 
 Result<void> check_memory_limits(const std::vector<spec::JobSpec>& jobs) {
     for (const spec::JobSpec& job : jobs) {
         const auto train =
             job.trains() ? spec::train_spec(job.document.text()) : tl::unexpected(Error{});
-        if (train && train->parallel.memory_limit > 0) {
+        if (train && (train->parallel.memory_limit > 0 || train->parallel.activation_limit > 0)) {
             const auto plan = ask_rank("plan", job.document.text(), {"--json"});
-            if (!plan && plan.error().message.starts_with("parallel.memory_limit is"))
+            if (!plan && names_a_limit(plan.error().message))
                 return fail(plan.error().code,
                             fmt::format("{} cannot be queued: {}", job.name, plan.error().message));
         }
@@ -322,9 +266,11 @@ std::vector<std::string> span_warnings(const std::vector<spec::JobSpec>& jobs) {
         const auto train = spec::train_spec(document);
         if (!train || spec::tensor_span_warning(train->parallel, job.resources.nodes, "").empty())
             continue;
-        const auto plan = ask_rank("plan", document, {"--json"});
+        const auto planned = ask_rank("plan", document, {"--json"});
         const std::string sent =
-            plan ? size_text((*plan)["communication_bytes_per_step"]["tensor"]) : "";
+            planned ? plan::bytes_text(
+                          (*planned)["communication_bytes_per_step"]["tensor"].get<std::int64_t>())
+                    : "";
         warnings.push_back(
             fmt::format("warning: {}: {}", job.name,
                         spec::tensor_span_warning(train->parallel, job.resources.nodes, sent)));

@@ -24,11 +24,9 @@ namespace roll::cli {
 // reports the problems.
 Result<std::vector<Json>> choose_layouts(const Context& context, std::vector<Source>& sources);
 
-// Returns the report of a search as lines of text.
-std::vector<std::string> layout_lines(const Json& report);
-
 // Fails with InvalidArgument at the first train or resume job, or later job of a chain, that needs
-// more memory than parallel.memory_limit. Ignores jobs that roll-rank cannot plan now.
+// more memory than parallel.memory_limit or parallel.activation_limit. Ignores jobs that roll-rank
+// cannot plan now.
 Result<void> check_memory_limits(const std::vector<spec::JobSpec>& jobs);
 
 // Returns a warning for each train or resume job whose tensor-parallel groups are on several nodes.

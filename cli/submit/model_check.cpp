@@ -165,7 +165,7 @@ std::optional<ModelCheck::Model> ModelCheck::sized_model(const CheckedJob& job,
         return {};
     };
     if (const auto built = build(); !built) {
-        // The message for an unknown key ends with the key, which is a key of `model`.
+        // If the family does not know a key of `model`, the message ends with this key.
         const std::string &message = built.error().message, mark = " has no config key ";
         const std::size_t at = message.find(mark);
         const std::string key = at == message.npos ? "" : message.substr(at + mark.size());

@@ -26,7 +26,7 @@ std::vector<PhaseTime> longest_first(const PhaseTimes& times) {
     return phases;
 }
 
-std::string phase_shares(const PhaseTimes& times) {
+std::string phase_shares(const PhaseTimes& times, std::size_t width) {
     const std::vector<PhaseTime> phases = longest_first(times);
     double all = 0;
     for (const PhaseTime& phase : phases) all += phase.mean;
@@ -34,7 +34,10 @@ std::string phase_shares(const PhaseTimes& times) {
     for (const PhaseTime& phase : phases) {
         const double percent = 100 * phase.mean / all;
         if (percent < 1) continue;
-        text += fmt::format("{}{} {:.0f} %", text.empty() ? "" : ", ", phase.name, percent);
+        const std::string share =
+            fmt::format("{}{} {:.0f} %", text.empty() ? "" : ", ", phase.name, percent);
+        if (text.size() + share.size() > width) break;
+        text += share;
     }
     return text;
 }

@@ -1,6 +1,7 @@
 // Adds up how training steps spent their time, from the `phases` of metrics.jsonl.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,8 @@ void add_step(PhaseTimes& times, const Json& row);
 std::vector<PhaseTime> longest_first(const PhaseTimes& times);
 
 // Returns the share of each phase in one line: "forward 31 %, backward 58 %, optimizer 11 %".
-// Phases below 1 % are left out. Returns an empty text if there are no steps.
-std::string phase_shares(const PhaseTimes& times);
+// Leaves out phases below 1 %, and phases for which `width` columns have no room. Returns an empty
+// text if there are no steps.
+std::string phase_shares(const PhaseTimes& times, std::size_t width);
 
 }  // namespace roll::cli

@@ -7,6 +7,7 @@
 
 #include "cli/show/files_of_job.hpp"
 #include "cli/show/job_view.hpp"
+#include "cli/show/layout_view.hpp"
 #include "cli/text/text_width.hpp"
 #include "cli/top/rows.hpp"
 #include "cli/top/view.hpp"
@@ -147,9 +148,13 @@ int ranks_of(const Json& job) {
 }
 
 std::vector<Line> job_lines(const Data& data, const Ui& ui, const Canvas& canvas) {
-    const Json& job = data.open.job;
+    Json job = data.open.job;
     const bool known = job.is_object() && job.value("id", std::uint64_t{0}) == ui.job.value_or(0);
     if (!known) return {{{"reading the job ...", Style::Dim}}};
+    if (Json layout = layout_of(job); !layout.is_null()) {
+        add_chosen_schedule(layout, data.open.head);
+        job["layout"] = std::move(layout);
+    }
     std::vector<Line> lines;
     const Look look{canvas.now, false, canvas.local, canvas.width};
     const auto put = [&](const std::string& text) { lines.push_back({{harmless(text)}}); };
@@ -158,8 +163,10 @@ std::vector<Line> job_lines(const Data& data, const Ui& ui, const Canvas& canvas
     const auto details = lines_of(job_text(job, look));
     const auto table_at = std::ranges::find(details, "");
     for (auto line = details.begin() + 1; line < table_at; ++line) put(*line);
-    const std::string shares = phase_shares(data.open.phases);
-    if (!shares.empty()) put("  time of a step  " + shares);
+    const std::string title = "  time of a step  ";
+    const std::string shares =
+        phase_shares(data.open.phases, canvas.width - std::min(canvas.width, title.size()));
+    if (!shares.empty()) put(title + shares);
     const std::vector<std::string> plots = curves(data.open, canvas);
     if (!plots.empty()) put("");
     for (const std::string& line : plots) put(line);

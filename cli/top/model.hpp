@@ -29,6 +29,7 @@ struct Curve {
 // The job whose page or log is open.
 struct OpenJob {
     Json job;                  // `job` of the reply to `show`; null until the reply has arrived
+    Json head{};               // first row of metrics.jsonl; null until the job has written it
     std::vector<Point> loss;   // loss at each step of the whole run
     std::vector<Point> speed;  // tokens/s at each step of the whole run
     PhaseTimes phases{};       // time of each phase, summed over all steps of the run

@@ -147,8 +147,10 @@ Result<void> Reading::read_open(const Wanted& wanted) {
         data_.open.loss.clear();
         data_.open.speed.clear();
         data_.open.phases = {};
+        data_.open.head = {};
     }
     for (const Json& row : metric_rows(*whole_)) {
+        if (row.contains("schema")) data_.open.head = row;
         const Json step = row.value("step", Json());
         const auto put = [&](const char* key, std::vector<Point>& points) {
             if (row.value(key, Json()).is_number() && step.is_number())

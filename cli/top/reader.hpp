@@ -47,7 +47,7 @@ class Reading {
     std::int64_t seen_ = 0;                  // number of the newest event that was read
     std::map<std::uint64_t, Tail> tails_{};  // metrics of running jobs, by job id
     std::optional<Tail> whole_{};            // all metrics of the open job
-    std::uint64_t whole_of_ = 0;             // id of the job of `whole_`
+    std::uint64_t whole_of_ = 0;             // id of the open job
     std::optional<Tail> log_{};
     std::chrono::steady_clock::time_point sample_due_{};
 };

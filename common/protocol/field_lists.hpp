@@ -15,7 +15,7 @@
 
 namespace roll {
 
-// These lists of names are found by the type of the enumerator.
+// Returns the names of the enumerators of the argument's type.
 constexpr const auto& names_of(Outcome) { return kOutcomes; }
 constexpr const auto& names_of(RequestKind) { return kRequestKinds; }
 

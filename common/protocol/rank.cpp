@@ -54,7 +54,7 @@ std::string encode_line(const Line& line, const std::array<const char*, N>& type
     return writer.text.add("t", types[line.index()]).text();
 }
 
-// Reads a message whose type has the number `type`, which is at least I.
+// Reads the message that is alternative `type` of Line. Requires that `type` is at least I.
 template <class Line, std::size_t I = 0>
 Result<Line> read_line(const Json& json, const char* what, std::size_t type) {
     if constexpr (I + 1 < std::variant_size_v<Line>) {

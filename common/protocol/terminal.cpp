@@ -6,7 +6,7 @@
 namespace roll::protocol {
 namespace {
 
-// A field that holds bytes in base64; left out if there are no bytes.
+// Adds a field that holds bytes in base64. The field is left out if there are no bytes.
 template <class V, class Bytes>
 void add_base64(V& v, const char* name, Bytes& bytes) {
     std::string text = to_base64(bytes);

@@ -74,7 +74,8 @@ struct Answer {
     std::string beacon{};  // path of the beacon file; empty: no beacon
     // if not empty: why rolld does not accept the worker; the answer then has no orders
     std::string refused{};
-    // set with `refused` if the reason may be temporary: the worker keeps sending heartbeats
+    // only with `refused`: true if the reason may be temporary, so the worker keeps sending
+    // heartbeats
     bool keep_asking = false;
     std::vector<AttemptKey> keep{};
     std::vector<StartOrder> start{};

@@ -41,7 +41,8 @@ struct Readers::Home {
     std::size_t threads_of_volume = 0;             // maximum number of threads for each volume
     std::map<std::string, std::size_t> reading{};  // number of threads that read each volume
 
-    // Returns the first task whose volume may have another thread; tasks.end() if there is none.
+    // Returns the first task whose volume is read by fewer than `threads_of_volume` threads;
+    // tasks.end() if there is none.
     std::deque<Task>::iterator next_task() {
         return std::ranges::find_if(tasks, [&](const Task& task) {
             const auto known = reading.find(task.volume);

@@ -55,7 +55,8 @@ Result<void> check_pages(sqlite3* database, const std::filesystem::path& path) {
     const auto row = step(statement->get());
     if (!row) return unreadable(path, row.error());
     const std::string verdict = column_text(statement->get(), 0);
-    if (verdict != "ok") return damaged(path, verdict);
+    // Before the damage, SQLite writes a line with the name that it gives the database.
+    if (verdict != "ok") return damaged(path, verdict.substr(verdict.rfind('\n') + 1));
     return {};
 }
 

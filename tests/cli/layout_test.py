@@ -7,6 +7,7 @@ usage: layout_test.py ROLLCTL          with roll-rank beside it
 """
 import json
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -84,7 +85,7 @@ class Layout(unittest.TestCase):
         best = found['best'][0]
         self.assertEqual(found['schema'], 'roll.layout/1')
         self.assertEqual(best['dp'] * best['tp'] * best['pp'], 8)
-        for axis in ('dp', 'tp', 'pp', 'vpp', 'sequence'):
+        for axis in ('dp', 'tp', 'cp', 'pp', 'vpp', 'sequence'):
             self.assertEqual(plan['mesh'][axis], best[axis])
         # What the search promises is what the plan of that layout says.
         self.assertEqual(plan['memory_per_rank_bytes']['total'], best['memory_bytes'])
@@ -136,7 +137,7 @@ class Layout(unittest.TestCase):
                          (fastest, 2, *plans[fastest]))
         self.assertEqual(chosen['pipeline']['schedule'], fastest)
         submitted = self.run_command('submit', spec, '--dry-run')
-        self.assertRegex(submitted.stderr, rf'(?m)^  1 .* {fastest}  +1\.000')
+        self.assertRegex(submitted.stderr, rf'(?m)^  1  1\.000 .*, {fastest}, ')
         document = json.loads(submitted.stdout)['jobs'][0]['document']
         self.assertEqual((document['parallel']['schedule'], document['parallel']['vpp']), (fastest, 2))
         self.assertEqual(self.plan(document)['pipeline']['schedule'], fastest)
@@ -193,6 +194,15 @@ class Layout(unittest.TestCase):
             self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
             self.assertRegex(done.stderr, r'auto cannot be queued: parallel\.memory_limit is 1 MiB \(1048576 bytes\), '
                                           'but a rank of stage 0 needs')
+            # With the limit that the message gives, no other stage is refused.
+            stages = {**given, 'parallel__recompute': recompute, 'parallel__pp': 4}
+            done = self.run_command('submit', job(**stages, parallel__memory_limit='1MiB'), '--dry-run')
+            needed = re.search(r'needs .*\(([0-9]+) bytes\)', done.stderr)[1]
+            done = self.run_command('submit', job(**stages, parallel__memory_limit=needed + 'B'), '--dry-run')
+            self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.run_command('submit', job(**given, parallel__pp=4, parallel__activation_limit='10KiB'), '--dry-run')
+        self.assertEqual((done.returncode, done.stdout), (2, ''), done.stderr)
+        self.assertIn('auto cannot be queued: parallel.activation_limit is 10240 bytes, but ', done.stderr)
         done = self.run_command('submit', job(**given), '--dry-run')
         self.assertEqual(done.returncode, 0, done.stderr)
 

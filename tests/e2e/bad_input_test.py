@@ -53,6 +53,11 @@ class BadInput(RollTest):
             done = self.ctl(*command, check=False)
             self.assertEqual(done.returncode, 3, (command, done.stderr))
             self.assertIn('nowhere', done.stderr)
+        os.symlink('loop', os.path.join(self.work, 'loop'))
+        for command in (('convert', 'loop', 'out'), ('convert', '.', 'loop/out'), ('verify', 'loop')):
+            done = self.ctl(*command, check=False)
+            self.assertEqual(done.returncode, 1, (command, done.stderr))
+            self.assertRegex(done.stderr, r'^roll\S+: cannot use loop\S*: Too many levels of symbolic links\n$')
         done = self.ctl('generate', '.', check=False)
         self.assertEqual((done.returncode, done.stderr.split('\n')[0]), (2, 'roll-rank: PROMPT is required'))
 

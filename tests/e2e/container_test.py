@@ -125,7 +125,7 @@ container: {{image: roll-test, runtime: podman, binds: ["{inputs}:/data:ro"], wo
         self.assertEqual(self.containers(), [])
 
     def start_where_only_the_script_finds_podman(self, *options):
-        """Starts a roll-worker without Podman, and a step in a container of the script's own directory of images."""
+        """Starts a roll-worker without Podman, and a script that finds Podman and runs a container of its images."""
         bare = os.path.join(self.top, 'bare')
         os.makedirs(bare)
         for name in ('sh', 'xargs', 'sort', 'env', 'sleep'):
@@ -169,7 +169,7 @@ container: {{image: roll-test, runtime: podman, binds: ["{inputs}:/data:ro"], wo
     def test_srun_leaves_no_container_after_the_death_of_the_guard_and_of_the_worker(self):
         job, own = self.start_where_only_the_script_finds_podman('--set', 'retry.infra=0')
         worker = self.pid_file('worker')
-        os.kill(worker, signal.SIGSTOP)  # it must not see that its guards die
+        os.kill(worker, signal.SIGSTOP)  # so that roll-worker does not see its guards die
         for guard in children_of(worker, 'roll-worker'):
             os.kill(guard, signal.SIGKILL)
         self.kill(worker)

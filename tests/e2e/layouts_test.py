@@ -57,7 +57,7 @@ class Layouts(RollTest):
         ranks = layout.get('dp', 1) * layout.get('tp', 1) * layout.get('pp', 1)
         sets = [f'parallel={json.dumps({"dp": 1, **layout})}', f'resources.slots_per_node={ranks}', f'name={name}',
                 'train.precision=fp64', 'train.micro_batch_size=2', f'train.steps={STEPS}', 'train.valid_every=0',
-                'train.sample.every=1000', f'checkpoint.every={STEPS}',
+                'train.sample.every=1000', 'data.valid=0.001', f'checkpoint.every={STEPS}',
                 f'output={self.top}/runs/{{id}}', *changes]
         return self.submit(os.path.join(self.work, 'kjv.yaml'), *(part for one in sets for part in ('--set', one)))
 

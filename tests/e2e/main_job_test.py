@@ -134,8 +134,10 @@ class MainJob(RollTest):
         self.assertEqual((fewer.returncode, fewer.stdout), (2, ''))
         self.assertIn(f'train.steps is 15; allowed: at least 20, the step of the newest checkpoint of job {half}',
                       fewer.stderr)
-        more = int(self.ctl('resume', half, '--set', 'train.steps=30', '--parsable').stdout.split()[0])
+        more = int(self.ctl('resume', half, '--set', 'train.steps=30', '--set', 'output=more',
+                            '--parsable').stdout.split()[0])
         self.wait_done(more)
+        self.assertEqual(self.show(more)['output'], os.path.join(self.work, 'more'))
         self.assertEqual([row['step'] for row in self.metrics(more) if 'loss' in row], list(range(1, 31)))
 
 

@@ -197,7 +197,8 @@ class Queue(RollTest):
         job = lines[-1]['submitted'][0]['id']
         alone = self.ctl('submit', '--wait', '--after', 'ok:99999', '--', 'true', check=False)
         self.assertEqual((alone.returncode, alone.stdout), (125, ''), alone.stderr)
-        self.assertEqual(self.ctl('resubmit', job, '--wait').returncode, 0)
+        self.assertEqual(self.ctl('resubmit', job, '--set', 'output=again', '--wait').returncode, 0)
+        self.assertTrue(os.path.isdir(os.path.join(self.work, 'again')), 'relative to the working directory')
         self.assertEqual(self.ctl('resume', job, '--follow', check=False).returncode, 125, 'no train job')
 
     def test_a_wait_that_follows_shows_progress_and_ends_as_the_job(self):

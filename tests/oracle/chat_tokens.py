@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Conversations as tokens, as transformers makes them.
 
-    chat_tokens.py make DIR            a tokenizer with a chat template, whose spans have the tag generation
-    chat_tokens.py tokens DIR FILE [TEMPLATE]
-                                       prints the tokens of each record; ~id is read and not learned
-    chat_tokens.py parts DIR FILE      the same of prompts and completions that are messages, as TRL makes them
-    chat_tokens.py pairs DIR FILE      the same of prompts and completions, as TRL makes them
-    chat_tokens.py texts DIR FILE FIELD
-                                       the same of records with a text under FIELD, by TRL's own code
+    chat_tokens.py make DIR    makes a tokenizer; its chat template marks answers with the tag `generation`
+    chat_tokens.py tokens DIR FILE [TEMPLATE]    prints the tokens of conversations
+    chat_tokens.py parts DIR FILE    prints the tokens of prompts and completions that are messages, as in TRL
+    chat_tokens.py pairs DIR FILE    prints the tokens of prompts and completions, as in TRL
+    chat_tokens.py texts DIR FILE FIELD    prints the tokens of texts under FIELD, made by TRL's code
+
+A token that is read but not learned is printed as ~id.
 """
 import __future__
 import ast

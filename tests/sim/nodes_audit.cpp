@@ -24,9 +24,9 @@ bool by_slurms_word(const core::MemberEnded& ended) {
 
 }  // namespace
 
-// Notes members that were ended because Slurm reported their node down: those of the turn that was
-// just committed, whose first event is number `turn`, and of earlier turns that a killed rolld did
-// not finish.
+// Notes the members that were ended because Slurm reported their node down. Reads the events of the
+// turn that was just committed (from number `turn` on), and of earlier turns that a killed rolld
+// did not finish.
 void World::note_forsaken(std::size_t turn) {
     for (noted_ = std::min(noted_, turn); noted_ < ledger_.size(); ++noted_) {
         const auto* ended = std::get_if<core::MemberEnded>(&ledger_[noted_]);

@@ -6,8 +6,8 @@ namespace roll::chat {
 namespace {
 
 constexpr std::string_view kText = "Rq7xVz";  // replaces each text of a list in a trial rendering
-// text that the output contains for each replaced text if the template prints the list as Python
-// does
+// If the template prints a list as Python does, the output contains this text for each replaced
+// text.
 constexpr std::string_view kPrinted = "'text': 'Rq7xVz";
 
 bool is_list(const Value& message) {

@@ -10,8 +10,9 @@ namespace {
 constexpr std::array<std::string_view, 6> kOfEarlier = {"first",    "index", "index0",
                                                         "previtem", "depth", "depth0"};
 
-// Indices of variables in Syntax::names; -1 if the template does not have the variable, or if the
-// statement may read it.
+// Variables whose values may depend on later messages, as indices in Syntax::names. An index is -1
+// if the template does not have the variable, or if the name has another meaning at this place
+// (`loop` in an inner loop).
 struct Variables {
     int messages = -1, loop = -1, prompt = -1;
 

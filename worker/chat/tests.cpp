@@ -48,7 +48,7 @@ Value is_same(Renderer&, const Call& call) {
     const Value &a = call.need(0, ""), &b = call.need(1, "");
     return boolean(a.kind == b.kind && equal(a, b));
 }
-// Holds compares the order of the two values with 0.
+// Holds is a comparison such as std::less. It compares the result of compare() with 0.
 template <class Holds>
 Value is_ordered(Renderer&, const Call& call) {
     return boolean(Holds()(compare(call.need(0, ""), call.need(1, "")), 0));

@@ -47,8 +47,18 @@ Result<FileEntry> decode_entry(const Json& json) {
 }
 
 Result<FileEntry> hash_file(const fs::path& directory, const std::string& path) {
-    std::ifstream file(directory / path, std::ios::binary);
-    if (!file) return fail(ErrorCode::NotFound, "cannot open " + (directory / path).string());
+    const fs::path name = directory / path;
+    std::error_code error;
+    const fs::file_status status = fs::status(name, error);
+    if (status.type() == fs::file_type::not_found)
+        return fail(ErrorCode::NotFound, name.string() + " does not exist");
+    // Do not open a pipe: the open waits until another program opens the pipe, too.
+    if (fs::exists(status) && !fs::is_regular_file(status))
+        return fail(ErrorCode::Corrupt, name.string() + " is not a regular file");
+    std::ifstream file(name, std::ios::binary);
+    if (!file)
+        return fail(ErrorCode::Failed,
+                    "cannot open " + name.string() + ": " + std::generic_category().message(errno));
     // Read the file instead of mapping it: mapped pages would count as memory of this process, up
     // to the size of the model.
     std::vector<char> block(1 << 20);
@@ -60,7 +70,7 @@ Result<FileEntry> hash_file(const fs::path& directory, const std::string& path) 
         hash.add(std::as_bytes(std::span(block.data(), size)));
         entry.size_bytes += size;
     } while (file);
-    if (file.bad()) return fail(ErrorCode::Failed, "cannot read " + (directory / path).string());
+    if (file.bad()) return fail(ErrorCode::Failed, "cannot read " + name.string());
     entry.hash = hash.value();
     return entry;
 }
@@ -100,7 +110,7 @@ Result<void> check_file(const fs::path& directory, const FileEntry& wanted) {
 
 // Reads a checkpoint's manifest. Fails with Corrupt if a byte of the manifest has changed.
 Result<Manifest> read_manifest(const fs::path& directory) {
-    ROLL_TRY(const std::string text, read_file(directory / kManifestFile));
+    ROLL_TRY(const std::string text, read_regular_file(directory / kManifestFile));
     auto manifest = decode_manifest(text);
     if (!manifest) {
         return fail(ErrorCode::Corrupt,

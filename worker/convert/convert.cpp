@@ -71,7 +71,7 @@ std::int64_t memory_of(const Source& source, const Plan& plan, int threads) {
 
 // Returns train.optimizer of the job that wrote the source; an empty object if it is unknown.
 Json rates_of(const Source& source) {
-    const auto text = read_file(source.directory / checkpoint::kJobFile);
+    const auto text = read_regular_file(source.directory / checkpoint::kJobFile);
     const auto job = text ? parse_json(*text) : tl::unexpected(text.error());
     if (!job || !job->is_object()) return Json::object();
     const Json rates = job->value(Json::json_pointer("/train/optimizer"), Json());

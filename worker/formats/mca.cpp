@@ -157,8 +157,8 @@ Result<std::filesystem::path> mca_iteration_directory(const std::filesystem::pat
         std::all_of(word.begin(), word.end(), [](char c) { return c >= '0' && c <= '9'; });
     if (!number)
         return fail(ErrorCode::Corrupt,
-                    (directory / kTrackerFile).string() + " says \"" + word.substr(0, 40) +
-                        "\"; it must contain the number of an iteration or the word release");
+                    (directory / kTrackerFile).string() + " says " + dump(word.substr(0, 40)) +
+                        "; it must contain the number of an iteration or the word release");
     return directory / fmt::format("iter_{:07}", std::stoi(word));
 }
 

@@ -43,9 +43,9 @@ struct McaLayout {
     int expert_tp() const { return etp == 0 ? tp : etp; }
 };
 
-// How a file that stores a layout as Megatron's arguments names some of them.
+// Names of arguments that differ between the files that store a layout as Megatron's arguments.
 struct LayoutNames {
-    const char* where;  // begins the name of an argument in messages
+    const char* where;  // prefix of an argument's name in error messages
     const char* tp = "tensor_model_parallel_size";
     const char* first_layers;
     const char* last_layers;

@@ -107,7 +107,7 @@ Result<PipelineSchedule> schedule_from_csv(std::string_view text, int pp, int vp
     ROLL_TRY(const auto rows, parse_rows(text));
     if (std::ssize(rows) != pp)
         return fail(ErrorCode::InvalidArgument,
-                    fmt::format("has {}; allowed: {}, one for each of pp ranks",
+                    fmt::format("has {}; allowed: {}, one for each pipeline rank",
                                 counted(rows.size(), "line"), pp));
     PipelineSchedule empty;
     empty.pp = pp;

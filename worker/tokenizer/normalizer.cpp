@@ -93,8 +93,8 @@ std::string Normalizer::apply(const Strip& strip, std::string_view text) {
     return begin < end ? std::string(text.substr(begin, end - begin)) : std::string();
 }
 
-// Returns 1 if there is no step Precompiled, because only this step turns one character into
-// several words.
+// Only the step Precompiled can turn the first character into several words. With other steps, the
+// character stays in the first word, so the result 1 is enough.
 std::size_t Normalizer::head(std::string_view text) const {
     std::size_t head = 1;
     for (const Step& step : steps_)

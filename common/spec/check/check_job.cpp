@@ -81,8 +81,8 @@ int fewest_ranks(const Json& document) {
     return ranks;
 }
 
-// Returns the problem that train_spec() finds in the document of a training job that has passed all
-// other checks, and the problems of its faults. Returns an empty list if there is no problem.
+// Returns the problem that train_spec() finds, or else the problems of train.faults. Requires that
+// the document has passed all other checks.
 std::vector<Problem> unreadable(Json document) {
     // rollctl replaces these keys by chosen values before it sends the job. Until then, check other
     // values in place of `auto`.

@@ -97,19 +97,14 @@ std::vector<Problem> check_container(const Json& document) {
     return problems;
 }
 
-// Returns whether the document is the file of an earlier job, which was accepted when this job was
-// submitted, perhaps by an earlier version.
-bool is_stored(const Json& document) { return document.value("kind", "") == "resume"; }
-
 // Checks the names of the variables in `env`. roll-worker finds the processes of an attempt by the
 // three marks, so a job must not change them.
 std::vector<Problem> check_environment(const Json& document) {
     std::vector<Problem> problems;
-    if (is_stored(document)) return problems;
     for (const auto& [name, value] : member(document, "env").items()) {
         const std::string path = "env." + name;
         if (name.empty() || name.find('=') != std::string::npos)
-            problems.push_back({path, "is no name of a variable; allowed: a name without `=`"});
+            problems.push_back({path, "is not a variable name; allowed: a name without `=`"});
         else if (name == "ROLL_WORKER" || name == "ROLL_JOB" || name == "ROLL_TOKEN")
             problems.push_back({path,
                                 "cannot be set, because Roll sets it and finds the processes of "
@@ -131,9 +126,11 @@ std::vector<Problem> check_secrets(const Json& document) {
 }
 
 // Checks the times of the job. Refuses a hang time of 0, because it could mean never or at once.
+// The file of a resumed job was accepted when its first job was submitted, perhaps by an earlier
+// version.
 std::vector<Problem> check_times(const Json& document) {
     std::vector<Problem> problems;
-    if (is_stored(document)) return problems;
+    if (document["kind"] == "resume") return problems;
     const auto refuse = [&](const std::string& path, std::string message) {
         problems.push_back({path, std::move(message)});
     };
@@ -148,8 +145,8 @@ std::vector<Problem> check_times(const Json& document) {
             parse_instant(deadline.get<std::string>()).value())
         refuse("begin", fmt::format("is {}; allowed: a time before the deadline, {}",
                                     begin.get<std::string>(), deadline.get<std::string>()));
-    // A backoff above the default of backoff_max is used as it is, so only a given backoff_max
-    // contradicts it.
+    // If backoff_max has its default, a larger backoff is used as it is. Only another backoff_max
+    // contradicts the backoff.
     const Json& retry = document["retry"];
     const auto most = parse_duration(retry["backoff_max"].get<std::string>()).value();
     if (most != Retry().backoff_max &&

@@ -96,7 +96,7 @@ std::vector<Problem> preference_problems(const Json& document) {
     const std::string name = objective_name(objective);
     const auto kind = preference_named(name);
     constexpr std::array<std::string_view, 3> kTokenObjectives{"pretrain", "sft", "distill"};
-    if (!kind && !contains(kTokenObjectives, name)) return {};  // the schema reports the name
+    if (!kind && !contains(kTokenObjectives, name)) return {};  // the schema refuses this name
     if (has_key(document, "data", "margin_field") && kind != PreferenceKind::Reward)
         problems.push_back(
             {"data.margin_field", fmt::format("cannot be used with objective {}; remove it, or set "

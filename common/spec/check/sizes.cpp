@@ -76,8 +76,8 @@ std::optional<std::int64_t> check_mesh(const Json& document, std::vector<Problem
     const std::string ranks = fmt::format("resources give {} x {} = {}", counted(*nodes, "node"),
                                           of_node, counted(world, "rank"));
     const std::int64_t replica = product({tp, pp, cp}), wanted = product({dp.value_or(1), replica});
-    // `wanted` divides the total number of ranks if the number of ranks on each node is a multiple
-    // of `step`.
+    // The number of ranks on each node must be a multiple of `step`, so that `wanted` divides the
+    // total number of ranks.
     const std::int64_t step = wanted / std::gcd(wanted, *nodes);
     const std::int64_t enough = dp ? step : (per_node + step - 1) / step * step;
     // `largest` is the schema's limit for the key.

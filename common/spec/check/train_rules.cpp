@@ -103,7 +103,7 @@ std::vector<Problem> valid_set_problems(const Json& document) {
         for (const auto& [name, ignored] : of.items())
             if (!sets.contains(name))
                 problems.push_back(
-                    {fmt::format("train.{}.{}", key, name), "is no set; allowed: " + allowed});
+                    {fmt::format("train.{}.{}", key, name), "is not a set; allowed: " + allowed});
     }
     const Json track = data.value("track", Json());
     if (track.is_string() && !sets.contains(track.get<std::string>()))

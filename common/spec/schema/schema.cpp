@@ -7,7 +7,6 @@
 #include <fmt/ranges.h>
 
 #include "common/counted.hpp"
-#include "common/files.hpp"
 #include "common/spec/schema/instead.hpp"
 #include "common/spec/schema/nearest.hpp"
 #include "common/spec/schema/placeholders.hpp"
@@ -149,7 +148,8 @@ class Checker {
     void check(const OrderedJson& schema, const Json& value, const std::string& path) {
         const auto chosen = branch(schema, value);
         if (!chosen || !type_fits(*chosen, value)) {
-            note(path, fmt::format("is {}; allowed: {}", show(value), allowed(schema)));
+            note(path, fmt::format("{}is {}; allowed: {}", path.empty() ? "it " : "", show(value),
+                                   allowed(schema)));
             return;
         }
         if (value.is_object()) check_object(*chosen, value, path);
@@ -254,7 +254,7 @@ class Checker {
             check(schema["items"], value[i], fmt::format("{}[{}]", path, i));
     }
 
-    // Returns false if the text lacks the schema's pattern or format.
+    // Returns false if the text does not match the pattern or format and no problem is noted here.
     bool check_string(const OrderedJson& schema, const Json& value, const std::string& path) {
         const auto& text = value.get_ref<const std::string&>();
         const auto shortest = key_in(schema, "minLength");
@@ -293,14 +293,14 @@ class Checker {
                            [&](const OrderedJson& one) { return is_equal(one, value); });
     }
 
-    // Returns whether the value is one of the schema's enum and const.
+    // Returns whether the schema's `enum` and `const` allow the value.
     static bool is_one_of(const OrderedJson& schema, const Json& value) {
         const auto words = key_in(schema, "enum");
         const auto constant = key_in(schema, "const");
         return (!words || holds(*words, value)) && (!constant || is_equal(*constant, value));
     }
 
-    // Checks x-built, the values that this release supports.
+    // Checks that this release supports the value (key `x-built`).
     void check_built(const OrderedJson& schema, const Json& value, const std::string& path) {
         if (!schema.contains("x-built")) return;
         const OrderedJson& built = schema["x-built"];
@@ -476,9 +476,10 @@ std::vector<Problem> missing_files(const OrderedJson& schema, const Json& value)
     for_each_string(schema, value, "", [&](const auto& rule, const Json& text, const auto& path) {
         if (!rule.contains("x-exists") || !is_path(rule, text)) return;
         const auto name = text.template get<std::string>();
-        if (!path_exists(name)) {
-            problems.push_back({path, fmt::format("is {}, which does not exist", name)});
-        }
+        std::error_code error;
+        if (fs::exists(name, error)) return;
+        const std::string reason = error ? ": " + error.message() : ", which does not exist";
+        problems.push_back({path, "is " + name + reason});
     });
     return problems;
 }

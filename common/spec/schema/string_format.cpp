@@ -29,7 +29,7 @@ constexpr std::array kFormats = {
            [](std::string_view text) { return parse_array(text).has_value(); }},
     Format{"cron", "minute hour day month weekday, e.g. 30 3 * * 1-5; @hourly, @daily or @weekly",
            [](std::string_view text) { return parse_cron(text).has_value(); }},
-    Format{"size", "a size such as 512MiB, 4G or 5GB, or 0",
+    Format{"size", "a size such as 512MiB, 4G, 5GB or \"0\", in quotes if it has no unit",
            [](std::string_view text) { return text == "0" || parse_size(text).has_value(); }},
     Format{"hang", "auto, never, or a duration such as 10m",
            [](std::string_view text) {

@@ -15,7 +15,7 @@
 namespace roll::spec {
 namespace {
 
-// Names of the enumerators, in the order of their types.
+// Names of the enumerators, in the order of the enumerators.
 constexpr std::array kTrainOn = {"assistant", "all", "last"};
 constexpr std::array kPrecisions = {"fp32", "fp64", "bf16", "fp16"};
 constexpr std::array kNormalizes = {"step", "microbatch"};

@@ -56,8 +56,8 @@ class Planner {
     bool needs(AllocationId id) const { return needed_.contains(id); }
     Events orders() { return std::move(orders_); }
     // Returns whether the waiting jobs would use at least min_percent of each batch's nodes. Checks
-    // only queues that set min_percent. If the batches of a queue and certain resources do not all
-    // reach min_percent, sets their maximum in `quotas` to the number of batches that do.
+    // only queues that set min_percent. For each queue and resources of which a batch does not
+    // reach min_percent, sets `quotas` to the number of batches that reach it.
     bool worthwhile(OrderQuota& quotas) const;
 
   private:

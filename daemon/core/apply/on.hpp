@@ -1,5 +1,5 @@
-// Applies each kind of event to State (apply.hpp). The files of this folder have the names of the
-// subjects.
+// Applies each kind of event to State (apply.hpp). Each .cpp file of this folder is named after the
+// subject of its functions.
 #pragma once
 
 #include "daemon/core/state/event.hpp"

@@ -1,5 +1,5 @@
-// Decides on each kind of input (decide.hpp). The files of this folder have the names of the
-// subjects.
+// Decides on each kind of input (decide.hpp). Each .cpp file of this folder is named after the
+// subject of its functions.
 #pragma once
 
 #include "common/error.hpp"

@@ -47,7 +47,7 @@ function layoutOf(job, head) {
   const perNode = Math.ceil(wanted.gpus_per_node || 0) || Math.floor(wanted.slots_per_node / (wanted.slots_per_rank || 1));
   const dp = parallel.dp || Math.floor(wanted.nodes * perNode / (size('tp') * size('pp') * size('cp')));
   const sizes = [['dp', dp], ...['tp', 'cp', 'pp', 'vpp'].map(key => [key, size(key)])].filter(([, value]) => value > 1);
-  const again = parallel.recompute || 'none', asked = parallel.schedule || 'auto';
+  const again = parallel.recompute || 'none', asked = parallel.schedule_file ? 'schedule file' : parallel.schedule || 'auto';
   const order = asked === 'auto' ? job.progress?.schedule || head?.schedule || 'schedule auto' : asked;
   return [...sizes.map(([key, value]) => `${key} ${value}`), parallel.zero > 0 ? `zero ${parallel.zero}` : '',
     parallel.sequence ? 'sequence' : '', again === 'none' ? '' : `recompute ${again}`, size('pp') > 1 ? order : '',

@@ -70,7 +70,7 @@ class SleepingLinks : public Communicator {
         const int from = is_forward ? stage - 1 : stage + 1;
         const bool has_input = op.kind != plan::OpKind::BackwardWeight && from >= 0 &&
                                from < schedule_.stages() && schedule_.home(from).rank != rank();
-        // Both halves of a backward in one pass, which the executor runs as the first of two ops
+        // The executor runs both halves of such a backward in the first of the two ops.
         const bool is_whole =
             op.kind == plan::OpKind::BackwardInput && plan::halves_together(ops, next_, stage > 0);
         due_ = std::exchange(is_done_, is_whole) ? 0 : cost_ * (is_whole ? 2 : 1);

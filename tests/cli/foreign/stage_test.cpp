@@ -213,7 +213,7 @@ TEST_F(ForeignFile, EachHonouredKeyOfAPipelineChangesTheJob) {
         {"WORKER.data_args.file_name", R"(["a.jsonl", "b.jsonl"])"}};
     for (const auto& [key, entry] : pipeline_table()["keys"].items()) {
         if (!entry.contains("to") && !entry.contains("column")) continue;
-        // These have no effect, or only one on the remarks.
+        // These keys have no effect, or change only the remarks.
         if (key == "resume_from_checkpoint" || key == "logging_steps" || key == "global_template")
             continue;
         ASSERT_TRUE(values.contains(key)) << key;

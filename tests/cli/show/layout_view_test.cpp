@@ -28,6 +28,9 @@ TEST(LayoutView, LeavesOutWhatIsNotDivided) {
     EXPECT_EQ(layout_text(layout_of(job({{"dp", 1}, {"schedule", "auto"}}))), "micro_batch_size 4");
     EXPECT_EQ(layout_text(layout_of(job({{"pp", 8}, {"schedule", "auto"}}))),
               "pp 8, schedule auto, micro_batch_size 4");
+    EXPECT_EQ(layout_text(layout_of(
+                  job({{"pp", 8}, {"schedule", "auto"}, {"schedule_file", "/mine.csv"}}))),
+              "pp 8, schedule file, micro_batch_size 4");
 }
 
 TEST(LayoutView, NamesTheScheduleThatTheTrainerChose) {
@@ -43,18 +46,38 @@ TEST(LayoutView, NamesTheScheduleThatTheTrainerChose) {
 }
 
 TEST(LayoutView, NamesTheChosenScheduleOfAnEndedJob) {
-    const std::string metrics =
-        "{\"schema\":\"roll.metrics/1\",\"schedule\":\"zb-h1\"}\n{\"step\":1}\n";
+    const Json head = {{"schema", "roll.metrics/1"}, {"schedule", "zb-h1"}};
     Json layout = layout_of(job({{"pp", 2}, {"schedule", "auto"}}));
-    for (const char* const none : {"", "{\"schema\"", "[]\n", "{\"step\":1}\n"}) {
+    for (const Json& none : {Json(), Json::array(), Json{{"step", 1}}}) {
         add_chosen_schedule(layout, none);
         EXPECT_EQ(layout["schedule"], "auto") << none;
     }
-    add_chosen_schedule(layout, metrics);
+    add_chosen_schedule(layout, head);
     EXPECT_EQ(layout["schedule"], "zb-h1");
     layout["schedule"] = "gpipe";
-    add_chosen_schedule(layout, metrics);
+    add_chosen_schedule(layout, head);
     EXPECT_EQ(layout["schedule"], "gpipe");
+}
+
+TEST(LayoutView, ASearchListsItsLayoutsInTheSameWords) {
+    const Json report = Json::parse(R"({"searched": ["pp", "zero"], "ranks": 8, "legal": 1,
+        "simulated": 1, "memory_limit": 2147483648, "memory_limit_from": "parallel.memory_limit",
+        "best": [{"dp": 2, "tp": 2, "cp": 2, "pp": 2, "vpp": 1, "zero": 1, "sequence": true,
+                  "recompute": "none", "schedule": "zb-h1", "micro_batch_size": 4,
+                  "relative_time": 1, "bubble": 0.141, "memory_bytes": 151519232,
+                  "sent_bytes": 2673868}],
+        "refused": [{"why": "tp 8: needs more"}], "rules": ["a", "b", "c", "d"]})");
+    const std::vector<std::string> lines = layout_lines(report);
+    ASSERT_EQ(lines.size(), 8u);
+    EXPECT_EQ(lines[0],
+              "layout: chose pp, zero for 8 ranks from 1 layout (1 simulated); memory "
+              "limit of a rank: 2 GiB (parallel.memory_limit)");
+    EXPECT_EQ(lines[1], "      time   bubble      memory        sent  layout");
+    EXPECT_EQ(lines[2],
+              "  1  1.000   14.1 %   144.5 MiB     2.5 MiB  "
+              "dp 2, tp 2, cp 2, pp 2, zero 1, sequence, zb-h1, micro_batch_size 4");
+    EXPECT_EQ(lines[3], "  refused  tp 8: needs more");
+    EXPECT_EQ(lines[6], "  refused  c");
 }
 
 TEST(LayoutView, OtherJobsHaveNoLayout) {

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <fstream>
+
 #include <gtest/gtest.h>
 
 #include "cli/foreign/table.hpp"
@@ -6,6 +9,7 @@
 #include "cli/slurm/options.hpp"
 #include "cli/slurm/rules.hpp"
 #include "cli/slurm/values.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace roll::cli {
 namespace {
@@ -219,6 +223,22 @@ TEST(SbatchRules, SetTheOtherKeys) {
     EXPECT_EQ(translated({"--priority=0"}).document["priority"], 0);
 }
 
+TEST(SbatchRules, VariablesThatRollSetsAreSkippedAndTold) {
+    const TemporaryFolder folder;
+    const std::string file = folder / "env";
+    std::ofstream(file) << "ROLL_TOKEN=1-1" << '\0' << "ROLL_MINE=2" << '\0';
+    ::setenv("ROLL_JOB", "7", 1);
+    const SbatchReading read =
+        translated({"--export=ROLL_JOB", "--export-file=" + file, "--container-image=/a.sqsh",
+                    "--container-env=ROLL_JOB,ROLL_WORKER"});
+    ::unsetenv("ROLL_JOB");
+    EXPECT_EQ(read.document["env"], Json::parse(R"({"ROLL_MINE": "2"})"));
+    for (const char* line : {"  no effect: ROLL_JOB of --export: Roll sets this variable",
+                             "  no effect: ROLL_TOKEN of --export-file: Roll sets this variable",
+                             "  no effect: ROLL_JOB of --container-env: Roll sets this variable"})
+        EXPECT_EQ(std::ranges::count(read.read, line), 1) << line;
+}
+
 TEST(SbatchRules, OptionsOfPyxisSetTheContainer) {
     const auto image = [](const std::string& value) {
         const SbatchReading read = translated({"--container-image=" + value});
@@ -276,6 +296,10 @@ TEST(SbatchRules, NameWhatIsWrongAndWhatIsAllowed) {
     EXPECT_EQ(problem({"-N3", "--gpus=4"}),
               "--gpus is \"4\"; allowed: a multiple of the number of nodes, 3, because all nodes "
               "of a job have equally many GPUs");
+    EXPECT_EQ(translated({"--gpus=x"}).problems,
+              Texts{"--gpus is \"x\"; allowed: N or TYPE:N with N from 0 to 1000000"});
+    for (const std::string wrong : {"gpu:-1", "gpu:a100:-1", "gpu:a100:two"})
+        EXPECT_EQ(problem({"--gres=" + wrong}).find("--gres is \"" + wrong + "\"; allowed: "), 0U);
     EXPECT_EQ(problem({"--gres=license:1"}),
               "--gres is \"license:1\"; allowed: gpu, gpu:N or gpu:TYPE:N, because GPUs are Roll's "
               "only generic resource");

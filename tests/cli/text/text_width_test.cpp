@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "common/wrapped.hpp"
+
 namespace roll::cli {
 namespace {
 
@@ -21,6 +23,15 @@ TEST(TextWidth, TextIsCutBetweenCharacters) {
     EXPECT_EQ(fit_text("abcdef", 0), "");
     EXPECT_EQ(pad_text("保", 4), "保  ");
     EXPECT_EQ(pad_text("7", 3, true), "  7");
+}
+
+TEST(TextWidth, LongLinesAreBrokenAtSpaces) {
+    EXPECT_EQ(wrapped("a    bb cc dd\n", 10, 5), "a    bb cc\n     dd\n");
+    EXPECT_EQ(wrapped("a    bb cc dd ee ff", 9, 5), "a    bb\n     cc\n     dd\n     ee\n     ff");
+    EXPECT_EQ(wrapped("fits here\n\nand here\n", 9, 5), "fits here\n\nand here\n");
+    EXPECT_EQ(wrapped("  toolongaword b\n", 6, 5), "  toolongaword\n     b\n");
+    EXPECT_EQ(wrapped("a b", 0, 5), "a\n     b");
+    EXPECT_EQ(wrapped("", 9, 5), "");
 }
 
 TEST(TextWidth, TextFromJobsCannotChangeTheTerminal) {

@@ -140,6 +140,28 @@ TEST(TopView, AJobHasItsCurvesOverTheWholeRun) {
     EXPECT_NE(shown(some(), ui, canvas(80, 24)).find("reading the job ..."), std::string::npos);
 }
 
+TEST(TopView, AJobHasItsPhasesAsFarAsTheLineHasRoom) {
+    Data data = with_open_job();
+    data.open.phases = {.steps = 9, .wall = 9, .phases = {}};
+    for (const char* phase : {"agreement", "forward", "backward", "optimizer", "bubble", "data"})
+        data.open.phases.phases.push_back({phase, 1, 1});
+    EXPECT_NE(shown(data, {.job = 7}, canvas(80, 50))
+                  .find("\n  time of a step  agreement 17 %, forward 17 %, backward 17 %, "
+                        "optimizer 17 %\n"),
+              std::string::npos);
+}
+
+TEST(TopView, AnEndedJobHasTheScheduleThatTheTrainerChose) {
+    Data data = with_open_job();
+    data.open.job["spec"] = {{"train", {{"micro_batch_size", 1}}},
+                             {"parallel", {{"pp", 2}, {"schedule", "auto"}}}};
+    EXPECT_NE(shown(data, {.job = 7}, canvas(80, 50)).find("pp 2, schedule auto, "),
+              std::string::npos);
+    data.open.head = {{"schema", "roll.metrics/1"}, {"schedule", "zb-h1"}};
+    EXPECT_NE(shown(data, {.job = 7}, canvas(80, 50)).find("pp 2, zb-h1, micro_batch_size 1\n"),
+              std::string::npos);
+}
+
 TEST(TopView, AJobHasItsMemoryAndThatOfEachNode) {
     Data data = with_open_job();
     data.open.loss.clear();

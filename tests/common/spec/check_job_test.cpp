@@ -457,6 +457,9 @@ TEST_F(CheckJob, TheTokenizerIsTheModelsOwnUnlessItIsNamed) {
     EXPECT_EQ(document(json)["tokenizer"], "bytes");
     json["tokenizer"] = "none";
     EXPECT_EQ(document(json), "is " + base + "/none, which does not exist");
+    std::filesystem::create_symlink("loop", base + "/loop");
+    json["tokenizer"] = "loop";
+    EXPECT_EQ(document(json), "is " + base + "/loop: Too many levels of symbolic links");
 }
 
 TEST_F(CheckJob, ValidationSetsHaveNames) {

@@ -113,8 +113,9 @@ TEST_F(Evaluation, TheNameOfASetIsInDataValid) {
     EXPECT_EQ(problems(json), "data.track is none; allowed: a set in data.valid (both, tail)\n");
     json["data"].erase("track");
     json["train"]["valid_every_of"]["newz"] = 10;
-    EXPECT_EQ(problems(json),
-              "train.valid_every_of.newz is no set; allowed: a set in data.valid (both, tail)\n");
+    EXPECT_EQ(
+        problems(json),
+        "train.valid_every_of.newz is not a set; allowed: a set in data.valid (both, tail)\n");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "common/spec/job/features.hpp"
 #include "common/spec/job/job.hpp"
 #include "common/spec/train/train.hpp"
+#include "tests/common/spec/job_files.hpp"
 
 namespace roll::spec {
 namespace {
@@ -67,6 +68,26 @@ TEST(JobResources, TimesThatContradictEachOtherAreRefused) {
         EXPECT_EQ(of(keys), told);
 }
 
+// `rollctl resume` submits the file of a job that an earlier version may have accepted.
+using StoredFile = JobFiles;
+
+TEST_F(StoredFile, OfAResumedJobIsNotRefusedByRulesOfALaterVersion) {
+    Json json = train_file();
+    json["resources"]["time"] = "0s";
+    json["hang_after"] = json["hang_first_step"] = "0s";
+    json["retry"] = {{"backoff", "10m"}, {"backoff_max", "5m"}};
+    Json resumed = json;
+    resumed["train"]["faults"] = {
+        {{"rank", 2}, {"step", 1}, {"phase", "forward"}, {"kind", "kill"}}};
+    resumed["kind"] = "resume";
+    resumed["resume"] = {{"job", 12}};
+    EXPECT_EQ(problems(resumed), "");
+    EXPECT_EQ(problems(json),
+              "hang_after is 0s; allowed: auto, never, or at least 1s\n"
+              "hang_first_step is 0s; allowed: auto, never, or at least 1s\n"
+              "retry.backoff is 10m; allowed: at most retry.backoff_max, which is 5m\n");
+}
+
 TEST(JobResources, AGangHasASlotForEachProcessAndNeedsAWorkerThatKnowsGangs) {
     const JobSpec gang = parse(R"({"nodes": 2, "tasks_per_node": 4})").spec;
     EXPECT_EQ(gang.resources.tasks_per_node, 4);
@@ -107,6 +128,16 @@ TEST(JobResources, MemoryIsASizeAndCpusAreANumber) {
         "resources.memory is \"lots\"; allowed: a size such as 512MiB, 4G or 5GB, at least 1MiB");
     EXPECT_EQ(problem(R"({"memory": "4"})"), "resources.memory is \"4\"; allowed: at least 1MiB");
     EXPECT_EQ(problem(R"({"cpus": 0})"), "resources.cpus is 0; allowed: an integer, 1 to 4096");
+    const auto log_size = [](const Json& size) {
+        const Json job = {
+            {"name", "x"}, {"kind", "command"}, {"command", {"true"}}, {"log_size", size}};
+        const ParsedJob parsed = check_job(job, "/");
+        return parsed.ok() ? "" : parsed.problems[0].message;
+    };
+    EXPECT_EQ(log_size("0"), "");
+    EXPECT_EQ(
+        log_size(0),
+        "is 0; allowed: a size such as 512MiB, 4G, 5GB or \"0\", in quotes if it has no unit");
 }
 
 TEST(JobResources, ARankHasSlotsPerRankSlots) {

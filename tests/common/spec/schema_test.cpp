@@ -68,6 +68,12 @@ TEST(UnknownKeys, ThatAreManyAreToldInTwoLines) {
     EXPECT_TRUE(problems(many).ends_with(", zzzzzzzz139 and 5 more\n")) << problems(many);
 }
 
+TEST(Document, ThatIsNoMappingIsTold) {
+    const std::vector<Problem> found = check(job_schema(), Json::array());
+    ASSERT_EQ(found.size(), 1U);
+    EXPECT_EQ(found[0].message, "it is []; allowed: a mapping");
+}
+
 TEST(NotBuilt, IsNotListedAsAllowed) {
     EXPECT_EQ(problems({{"objective", "grpo"},
                         {"parallel", {{"ep", "two"}}},

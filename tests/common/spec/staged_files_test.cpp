@@ -48,7 +48,7 @@ TEST_F(JobRules, VariablesOfACommandHaveNamesThatRollDoesNotNeed) {
     Json job = {{"name", "c"}, {"kind", "command"}, {"command", {"true"}}};
     job["env"] = {{"A=B", "x"}, {"ROLL_JOB", "7"}, {"ROLL_PROCESSOR", "avx2"}};
     EXPECT_EQ(problems(job),
-              "env.A=B is no name of a variable; allowed: a name without `=`\n"
+              "env.A=B is not a variable name; allowed: a name without `=`\n"
               "env.ROLL_JOB cannot be set, because Roll sets it and finds the processes of the job "
               "by it; remove it\n");
 }

@@ -83,8 +83,8 @@ core::Events one_of_each() {
         core::ExportRecorded{key, "/runs/x-1/export/hf-step-00000020", kAt, 20, 10},
         core::WorkerJoined{
             WorkerId{6}, "n2", "abd", 4, 2, kAt, 3, "leaf1", {0, 1}, 9LL << 30, 6, "dir@n2"},
-        core::WorkerDrained{WorkerId{5}, true},
-        core::WorkerLost{WorkerId{5}, "silent", kAt},
+        core::WorkerDrained{WorkerId{5}, true, "ann", "n2"},
+        core::WorkerLost{WorkerId{5}, "silent", kAt, "n2"},
         core::MemberUp{key, WorkerId{5}},
         core::JobDue{JobId{1}},
         core::JobBeginChanged{JobId{1}, kAt, kAt},
@@ -104,7 +104,7 @@ core::Events one_of_each() {
         core::MachineExcluded{"gpu7", kAt, "3 attempts of 2 jobs failed on it", kAt},
         core::MachineForgiven{"gpu7", "ann"},
         core::UseCarried{"lab", "ann", 3, 4, kAt},
-        core::WorkerQuiet{WorkerId{5}, true},
+        core::WorkerQuiet{WorkerId{5}, true, "n2"},
         core::AdoptingSet{true},
         core::DispatchStopped{true, "power at 18:00"},
         core::JobClosed{JobId{1}},
@@ -139,6 +139,17 @@ TEST(EventJson, HoldsTheFieldsThatWereGiven) {
                                   R"("worker":6}],"variant":2})");
     EXPECT_EQ(body_of(events[7]),
               R"({"at":1700000000123,"exit_code":137,"job":1,"phase":"failed","reason":"killed"})");
+}
+
+TEST(EventJson, ReadsEventsOfEarlierVersionsThatNameNoNode) {
+    for (const auto& [kind, body] : std::vector<std::pair<const char*, const char*>>{
+             {"worker_lost", R"({"at":1700000000123,"reason":"silent","worker":5})"},
+             {"worker_drained", R"({"draining":true,"worker":5})"},
+             {"worker_quiet", R"({"quiet":true,"worker":5})"}}) {
+        const auto event = event_from(kind, body);
+        ASSERT_TRUE(event) << event.error().message;
+        EXPECT_EQ(body_of(*event), body);
+    }
 }
 
 TEST(EventJson, RefusesWhatIsNotExactlyAnEvent) {
@@ -230,6 +241,7 @@ void expect_damage_is_found(const char* file, bool keep_wal, std::size_t stride,
         if (!opened) {
             ++found;
             EXPECT_NE(opened.error().message.find("ledger.db"), std::string::npos);
+            EXPECT_EQ(opened.error().message.find('\n'), std::string::npos);
             EXPECT_NE(opened.error().hint.find("estore"), std::string::npos)
                 << at << ": " << opened.error().message << "; " << opened.error().hint;
             continue;
@@ -254,6 +266,20 @@ void tear(const std::filesystem::path& path, std::size_t at) {
 TEST(Ledger, FindsATornPageOfTheDatabase) { expect_damage_is_found("ledger.db", false, 512, tear); }
 TEST(Ledger, FindsATornPageOfTheWal) {
     expect_damage_is_found("ledger.db-wal", true, 7 * 512, tear);
+}
+
+// Since format 6, the events of a lost, drained or silent worker name its node. A rolld that knows
+// only format 5 cannot read such events, so the upgrade must raise the format.
+TEST(Ledger, AnEarlierFormatIsRaisedToOneThatRolldsBeforeItRefuse) {
+    const TemporaryFolder folder;
+    const auto database = [&] { return *open_database(folder.path() / "ledger.db"); };
+    ASSERT_TRUE(Ledger::open(folder.path())->append(submissions(2), kAt));
+    ASSERT_TRUE(execute(database().get(), "PRAGMA user_version=5"));
+    EXPECT_EQ(Ledger::open(folder.path())->load()->jobs.size(), 2u);
+    const Database upgraded = database();
+    const auto format = prepare(upgraded.get(), "PRAGMA user_version");
+    ASSERT_TRUE(format && step(format->get()));
+    EXPECT_GE(std::stoi(column_text(format->get(), 0)), 6);
 }
 
 TEST(Ledger, RefusesAFormatThatIsNewer) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 
 #include "common/files.hpp"
 #include "common/hash.hpp"
@@ -96,6 +97,12 @@ TEST_F(Checkpoint, NamesAMissingATornAndAStrangeFile) {
     fs::remove(weights);
     EXPECT_NE(verify(directory).error().message.find("model_optim_rng.pt is missing"),
               std::string::npos);
+    ASSERT_EQ(::mkfifo(weights.c_str(), 0600), 0);
+    EXPECT_EQ(verify(directory).error().message, weights.string() + " is not a regular file");
+    fs::remove(weights);
+    fs::create_symlink(weights.filename(), weights);
+    EXPECT_EQ(verify(directory).error().message,
+              "cannot open " + weights.string() + ": Too many levels of symbolic links");
 }
 
 TEST_F(Checkpoint, RefusesAManifestThatLeadsOut) {

@@ -240,11 +240,14 @@ class Adapters(FolderCase):
         run('convert', self.root / 'many', self.root / 'mca', '--config', self.root / 'base',
             '--tp', 2)
         self.assertTrue((self.root / 'mca/mca_config.json').exists())
-        run('convert', self.root / 'mca', self.root / 'back')
+        done = run('convert', self.root / 'mca', self.root / 'back')
+        count = 0
         for kind in ('some', 'rslora'):
             want = load_file(self.root / 'many' / kind / 'adapter_model.safetensors')
             got = load_file(self.root / 'back' / kind / 'adapter_model.safetensors')
             self.assertEqual(sorted(got), sorted(want))
+            count += sum(tensor.numel() for tensor in got.values())
+        self.assertIn(f': {count} parameters, ', done.stderr)
         done = run('merge', self.root / 'base', self.root / 'mca', self.root / 'out', code=2)
         self.assertIn('holds 2 adapters', done.stderr)
         run('merge', self.root / 'base', self.root / 'mca/some', self.root / 'out')

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "common/files.hpp"
+#include "tests/temporary_folder.hpp"
 #include "worker/formats/bytes_tokenizer.hpp"
 
 namespace roll::formats {
@@ -44,6 +46,15 @@ TEST(Mca, ToleratesWhatItDoesNotKnowAndRefusesWhatItCannotUse) {
     EXPECT_FALSE(read(R"(, "tensor_model_parallel_size": "2")"));
     EXPECT_FALSE(parse_mca_config("{}"));
     EXPECT_FALSE(parse_mca_config("["));
+}
+
+TEST(Mca, PrintsATrackerThatADiskHasFilledWithZeros) {
+    const TemporaryFolder folder;
+    const auto tracker = folder.path() / "latest_checkpointed_iteration.txt";
+    ASSERT_TRUE(write_file_atomically(tracker, std::string(2, '\0')));
+    EXPECT_EQ(mca_iteration_directory(folder.path()).error().message,
+              tracker.string() + R"( says "\u0000\u0000"; it must contain the number of an )" +
+                  "iteration or the word release");
 }
 
 TEST(BytesTokenizer, CoversEveryByteOnce) {

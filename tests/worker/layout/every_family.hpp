@@ -4,8 +4,9 @@
 
 namespace roll::layout {
 
-// Returns the config of a small model with these changes. It has the keys of all families, also
-// where multimodal models have the sizes of their text model, and those of small vision towers.
+// Returns the config of a small model with these changes. It has the keys of all families. The
+// sizes of the text model are at the top and where multimodal models have them. Vision towers are
+// small.
 inline Json config_of_every_family(const Json& changes) {
     Json text{{"hidden_size", 16},
               {"num_hidden_layers", 4},

@@ -45,7 +45,7 @@ TEST(PipelineCsv, ReadsAFullBackwardAsBothHalvesAndSkipsIdleCells) {
 }
 
 TEST(PipelineCsv, NamesTheRankAndTheOperationOfAMistake) {
-    EXPECT_EQ(refused("0F0,0B0\n"), "has 1 line; allowed: 2, one for each of pp ranks");
+    EXPECT_EQ(refused("0F0,0B0\n"), "has 1 line; allowed: 2, one for each pipeline rank");
     EXPECT_EQ(
         refused("0F0,0B0\n1F0,1X0\n"),
         "rank 1, cell 2: \"1X0\" is not an operation; allowed: STAGE, then F, I, W or B, then "

@@ -239,14 +239,15 @@ void AgentCore::on_clock(Instant now) {
 void AgentCore::check_clock(Attempt& attempt, Instant now) {
     const Millis bound = attempt.bound.at(now);
     if (bound >= rules_.lease)
-        stop(attempt, StopCause::LeaseLost,
-             "no contact with rolld for the time of roll-worker's --lease; rolld may soon start "
-             "the job on "
-             "another node",
-             true, now);
+        stop(
+            attempt, StopCause::LeaseLost,
+            "no contact with rolld for longer than roll-worker's --lease; rolld may soon start the "
+            "job on another node",
+            true, now);
     if (bound >= rules_.lease + rules_.fence)
         kill(attempt, StopCause::LeaseLost,
-             "no contact with rolld for the time of roll-worker's --lease and --fence", now);
+             "no contact with rolld for longer than roll-worker's --lease and --fence together",
+             now);
     const bool orphan =
         rules_.orphan_after.count() > 0 && heard_ && now - *heard_ >= rules_.orphan_after;
     if (orphan) stop(attempt, StopCause::Orphaned, kOrphaned, true, now);

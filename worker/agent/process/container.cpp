@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "common/io/process.hpp"
-#include "worker/agent/process/clock.hpp"
 
 namespace roll::agent {
 namespace {
@@ -23,8 +22,6 @@ using Words = std::vector<std::string>;
 // the order in which `auto` chooses a runtime
 constexpr const char* kApptainer = "apptainer";
 constexpr std::array<const char*, 3> kRuntimes = {"podman", kApptainer, "enroot"};
-
-constexpr Millis kRemoveTime{20000};
 
 // The characters of a variable's name. The names of exported shell functions contain other
 // characters.
@@ -176,8 +173,8 @@ Words podman(const Container& container, const ContainerPlace& place,
 }
 
 // Runs Podman on the files of the container $2, which is made of the image $3 if it does not exist
-// yet. $4 is the number of Podman's words in front of the path of these files. Podman does not read
-// an image's variables with --rootfs, so it reads them from descriptor 3.
+// yet. The path of these files is inserted after the first $4 of Podman's words. With --rootfs,
+// Podman does not use the variables of an image, so it reads these variables from descriptor 3.
 constexpr const char* kSharedPodman = R"(podman=$1 box=$2 image=$3 words=$4 lock=$5; shift 5
 ( flock 9
   "$podman" container exists "$box" && exit
@@ -367,7 +364,7 @@ Result<void> enclose(const Container& container, const ContainerPlace& place,
     return {};
 }
 
-void run_left_over(const std::vector<Program>& programs) {
+void run_left_over(const std::vector<Program>& programs, Millis most) {
     std::vector<pid_t> running;
     for (const Program& program : programs) {
         io::Spawn spawn;
@@ -376,12 +373,13 @@ void run_left_over(const std::vector<Program>& programs) {
         spawn.directory = program.directory;
         if (const auto pid = io::spawn(spawn)) running.push_back(*pid);
     }
-    const Instant until = boot_now() + kRemoveTime;
+    const Instant until = boot_now() + most;
     for (const pid_t pid : running) {
         bool runs = true;
         while ((runs = ::waitpid(pid, nullptr, WNOHANG) == 0) && boot_now() < until)
             ::usleep(20000);
-        if (runs) ::kill(pid, SIGKILL);  // no wait: a program on a volume that hangs does not end
+        // Does not wait again: a program that uses a hung volume may never end.
+        if (runs) ::kill(pid, SIGKILL);
     }
 }
 

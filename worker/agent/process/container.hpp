@@ -7,6 +7,7 @@
 
 #include "common/error.hpp"
 #include "common/json.hpp"
+#include "worker/agent/process/clock.hpp"
 #include "worker/agent/process/guard_plan.hpp"
 #include "worker/agent/process/launch_site.hpp"
 
@@ -40,7 +41,7 @@ struct ContainerPlace {
     std::string files;      // directory of the attempt's files; empty: none
     bool gpus = false;      // true if the attempt has GPUs
     std::string shared{};   // for a named container: name of the runtime's container with the files
-    std::string lock{};     // for a named container: path of a file to lock while it is made
+    std::string lock{};     // for a named container: file that is locked while it is made
 };
 
 // Makes the program that was last added to the plan run in the container. The container gets the
@@ -64,8 +65,8 @@ constexpr const char* kListedContainers = "/containers-";
 // started with them finds the containers that were started with this environment.
 std::vector<std::string> runtime_variables(const std::vector<std::string>& environment);
 
-// Returns a line of sh that runs `remove`, the words that remove a container, with the
-// runtime_variables() of `environment`.
+// Returns a shell command on one line that runs `remove` with the runtime_variables() of
+// `environment`. `remove`: program and arguments that remove a container.
 std::string removal_line(const std::vector<std::string>& remove,
                          const std::vector<std::string>& environment);
 
@@ -73,9 +74,8 @@ std::string removal_line(const std::vector<std::string>& remove,
 // not exist.
 Program removal_of_listed(const std::string& file, const LaunchSite& site);
 
-// Runs the programs at once, each with its environment and no other variables, for at most 20
-// seconds. The programs are those that guards could not run after their attempts
-// (GuardPlan::after).
-void run_left_over(const std::vector<Program>& programs);
+// Runs the programs at once, each with its environment and no other variables, for at most `most`.
+// The programs are those that guards could not run after their attempts (GuardPlan::after).
+void run_left_over(const std::vector<Program>& programs, Millis most = Millis(20'000));
 
 }  // namespace roll::agent

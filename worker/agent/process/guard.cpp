@@ -73,7 +73,13 @@ Result<pid_t> Guard::start_program(const Program& program, std::size_t index, bo
     if (!program.error_log.empty()) {
         ROLL_TRY(error, output_of(program.error_log, own));
     }
-    if (!program.link.empty()) ROLL_TRY_VOID(link_log(program.link, program.log));
+    // A pipe's log is opened at the first output. A log that the job names is opened here, so that
+    // a job whose output cannot be kept does not start.
+    if (!program.error_log.empty()) ROLL_TRY_VOID(open_log(program.error_log));
+    if (!program.link.empty()) {
+        ROLL_TRY_VOID(open_log(program.log));
+        ROLL_TRY_VOID(link_log(program.link, program.log));
+    }
     io::Spawn spawn = spawn_of(program, group_, procs_);
     spawn.descriptors = {{passed_[2 * index].get(), STDIN_FILENO},
                          {log.get(), STDOUT_FILENO},

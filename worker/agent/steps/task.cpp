@@ -22,8 +22,9 @@ Result<io::Descriptor> open_output(const std::string& file) {
 constexpr const char* kRemoveFromEnroot =
     "! \"$0\" list | grep -q -x -F \"$1\" || \"$0\" remove --force \"$1\"";
 
-// Makes the task run in the step's container. If a container may remain, adds to a file how the
-// guard removes it after the attempt.
+// Makes the task run in the step's container. If a container may remain, adds the command that
+// removes it to the file kListedContainers of the node. The guard runs the commands of this file
+// after the attempt.
 Result<void> enclose_task(const std::string& folder, const Step& step, const Task& task,
                           io::Spawn& spawn) {
     const auto value = [&](const char* name) { return value_in(spawn.environment, name); };

@@ -115,7 +115,7 @@ bool is_listed(const Json& config, const char* key) {
     return found->is_array() || (found->is_number_integer() && *found > 1);
 }
 
-// Returns the number of values at, at + step, at + 2 step, ... that are less than `end`.
+// Returns how many of the numbers `at`, `at` + `step`, `at` + 2 `step`, ... are less than `end`.
 std::int64_t steps_before(std::int64_t at, std::int64_t end, std::int64_t step) {
     return end <= at ? 0 : (end - at + step - 1) / step;
 }

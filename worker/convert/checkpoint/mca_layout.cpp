@@ -140,7 +140,7 @@ Result<void> check_whole_groups(const formats::McaConfig& config) {
 std::string grouped_spelling(std::string name, std::int64_t expert) {
     const std::string part = kExperts + std::to_string(expert) + ".";
     const std::size_t at = name.find(part);
-    if (at == std::string::npos) return name;  // a family of its own may group without this part
+    if (at == std::string::npos) return name;  // families that users add may have other names
     return name.replace(at, part.size(), ".experts.") + std::to_string(expert);
 }
 

@@ -296,10 +296,9 @@ class Opener {
     Result<void> take_stage2(const std::vector<Flat>& ranks,
                              const std::vector<std::vector<Parameter>>& groups) {
         if (groups.size() != ranks[0].groups.size())
-            return corrupt(directory_,
-                           "lists parameters for " + counted(groups.size(), "group") +
-                               " of weights but contains weights for this number of groups: " +
-                               std::to_string(ranks[0].groups.size()));
+            return corrupt(directory_, "lists parameters for " + counted(groups.size(), "group") +
+                                           " of weights but contains weights of " +
+                                           counted(ranks[0].groups.size(), "group"));
         for (std::size_t group = 0; group < groups.size(); ++group) {
             std::int64_t at = 0;  // index of the current element in the group, over all ranks
             for (const Parameter& parameter : groups[group]) {

@@ -82,6 +82,10 @@ Result<Format> detect_format(const fs::path& directory) {
     if (is_nemo(directory)) return Format::Nemo;
     if (deepspeed_directory(directory)) return Format::DeepSpeed;
     if (path_exists(directory / "config.json")) return Format::Hf;
+    std::error_code error;
+    if (fs::directory_iterator(directory, error); error == std::errc::permission_denied)
+        return fail(ErrorCode::Refused,
+                    "cannot list " + directory.string() + ": " + error.message());
     const auto below = model_below(directory);
     return fail(ErrorCode::NotFound,
                 directory.string() +

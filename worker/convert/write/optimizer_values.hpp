@@ -19,9 +19,9 @@ namespace roll::convert {
 // that the optimizer has made.
 Json optimizer_values(const Json& rates, std::int64_t updates, const std::string& kind);
 
-// Writes the objects that Megatron stores beside the buckets of the optimizer's kind
-// dp_reshardable: for each (tp, pp) rank the values of the optimizer and the sizes of its buckets,
-// and adds them to `metadata`. `values`: the key "optimizer" of optimizer_values().
+// Writes the objects that Megatron stores beside buckets (kind dp_reshardable), and adds them to
+// `metadata`. For each (tp, pp) rank, the objects have the optimizer's values and the sizes of its
+// buckets. `values`: the key "optimizer" of optimizer_values().
 Result<void> write_bucket_objects(const Json& values, const BucketSizes& sizes,
                                   const std::filesystem::path& directory,
                                   formats::DcpMetadata& metadata);

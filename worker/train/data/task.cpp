@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "common/counted.hpp"
 #include "common/files.hpp"
 #include "common/json.hpp"
 #include "common/yaml/yaml.hpp"
@@ -286,8 +287,8 @@ Result<Question> question_of(const Sources& sources, Record& record, const std::
     question.context += text;
     ROLL_TRY(question.choices, choices_of(sources.choices, record));
     if (question.choices.size() < 2)
-        return fail(ErrorCode::InvalidArgument, "has " + std::to_string(question.choices.size()) +
-                                                    " choices; allowed: 2 or more");
+        return fail(ErrorCode::InvalidArgument,
+                    "has " + counted(question.choices.size(), "choice") + "; allowed: 2 or more");
     ROLL_TRY(question.answer, answer_of(sources.target, record, question.choices));
     return question;
 }

@@ -8,12 +8,14 @@
 
 #include <ATen/Parallel.h>
 #include <CLI/CLI.hpp>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "common/files.hpp"
 #include "common/help_format.hpp"
 #include "common/processor.hpp"
 #include "common/spec/schema/units.hpp"
+#include "common/wrapped.hpp"
 #include "worker/train/data/epochs.hpp"
 #include "worker/train/data/preview.hpp"
 #include "worker/train/job/check_export.hpp"
@@ -136,6 +138,15 @@ int evaluate(const Arguments& arguments) {
     return 0;
 }
 
+// Breaks the report's long lines at spaces if stdout is a terminal. The lines of a report begin
+// with titles of 12 columns.
+std::string for_terminal(const std::string& report) {
+    constexpr std::size_t kTitle = 12;
+    winsize size{};
+    if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return report;
+    return wrapped(report, size.ws_col, kTitle);
+}
+
 // Prints the plan of a job. The spec file is a train job's document, or a job file in JSON with
 // absolute paths.
 int plan(const Arguments& arguments) {
@@ -154,7 +165,7 @@ int plan(const Arguments& arguments) {
         if (!arguments.svg.empty()) need(write_file_atomically(arguments.svg, drawing.svg));
         if (!arguments.trace.empty()) need(write_file_atomically(arguments.trace, drawing.trace));
     }
-    std::printf("%s\n", (arguments.json ? json.dump() : plan_text(json)).c_str());
+    std::printf("%s\n", (arguments.json ? json.dump() : for_terminal(plan_text(json))).c_str());
     return 0;
 }
 
@@ -197,7 +208,7 @@ int prove_layout(const Arguments& arguments) {
     check_spec(spec);
     const ModelSetup model = setup_model(spec, {}, true);
     const OrderedJson json = proof_json(spec, prove(spec, model, planted_bugs()));
-    std::printf("%s\n", (arguments.json ? json.dump() : proof_text(json)).c_str());
+    std::printf("%s\n", (arguments.json ? json.dump() : for_terminal(proof_text(json))).c_str());
     if (json["proven"].get<bool>()) return 0;
     std::fflush(stdout);
     complain(failure_text(json));

@@ -35,7 +35,7 @@ std::vector<std::int64_t> generate(const TextModel& model, std::vector<std::int6
 
 // Returns the text with which the model continues `prompt`, up to a stop token. If `prompt` is
 // empty, the model continues the tokens that the tokenizer puts before a text. If there are no such
-// tokens, the model continues a newline. The tokenizer decides `stop_tokens` and `ids`. All ranks
+// tokens, the model continues a newline. Sets `stop_tokens` and `ids` from the tokenizer. All ranks
 // that hold the model must call this function, as generate() says.
 std::string continue_text(const TextModel& model, const tokenizer::TextTokenizer& tokenizer,
                           const std::string& prompt, GenerateOptions options);

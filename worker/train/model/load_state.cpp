@@ -46,8 +46,8 @@ std::vector<std::string> load_state(const fs::path& directory, const std::string
     // checkpoint.
     const convert::Source source = of_disk(convert::open_source(
         directory, families, {.strictness = convert::Strictness::IgnoreAll, .state = state}));
-    // The index of a job's checkpoint lists each parameter that the job has trained. The index of a
-    // torch_dist checkpoint is empty. The job of such a checkpoint has frozen no parameter.
+    // The index lists the parameters that the checkpoint's job has trained; other parameters may
+    // lack state. A torch_dist checkpoint has no index, because its job has trained all parameters.
     checkpoint::OptimizerIndex index;
     if (path_exists(directory / checkpoint::kOptimizerIndexFile))
         index = of_disk(checkpoint::read_optimizer_index(directory));

@@ -83,8 +83,9 @@ std::string bytes_of(std::int64_t bytes) {
     return plan::bytes_text(bytes) + " (" + std::to_string(bytes) + " bytes)";
 }
 
-// Writes the best choice for the stage into `all`.
-void choose(Stage stage, plan::Recomputed& all) {
+// Writes the best choice for the stage into `all`. Returns the smallest memory of a rank that the
+// search found. If this memory is above the limit, no choice fits, and `all` does not change.
+std::int64_t choose(Stage stage, plan::Recomputed& all) {
     const std::int64_t limit = stage.spec.parallel.memory_limit;
     std::int64_t least = std::numeric_limits<std::int64_t>::max(), best_bytes = least;
     double best_flops = std::numeric_limits<double>::infinity();
@@ -101,13 +102,20 @@ void choose(Stage stage, plan::Recomputed& all) {
         best_flops = flops;
         best_bytes = bytes;
     }
-    if (!best)
+    if (best) stage.set(all, *best);
+    return least;
+}
+
+// Throws if a rank of any stage needs more than the limit. The message names the stage that needs
+// the most, so that a limit that fits this stage fits all stages. `needs`: the bytes that a rank of
+// each stage needs. `before` and `after`: the words around these bytes in the message.
+void check_needs(std::int64_t limit, const std::vector<std::int64_t>& needs,
+                 const std::string& before, const std::string& after) {
+    const auto most = std::ranges::max_element(needs);
+    if (*most > limit)
         throw RankFailure(2, "parallel.memory_limit is " + bytes_of(limit) +
-                                 ", but a rank of stage " + std::to_string(stage.number) +
-                                 " needs at least " + bytes_of(least) +
-                                 " even with full recomputation; raise memory_limit to that "
-                                 "value, lower train.micro_batch_size, or raise tp, pp or zero");
-    stage.set(all, *best);
+                                 ", but a rank of stage " + std::to_string(most - needs.begin()) +
+                                 " needs " + before + bytes_of(*most) + after);
 }
 
 }  // namespace
@@ -122,20 +130,22 @@ std::vector<plan::ChunkLayers> chunk_layers(const std::vector<ChunkSpec>& chunks
 plan::Recomputed chosen_recompute(const spec::TrainSpec& spec, const spec::ModelConfig& config,
                                   const JobPipeline& job, std::vector<plan::Held> held) {
     plan::Recomputed all(static_cast<std::size_t>(config.layers));
+    std::vector<std::int64_t> needs;
     for (int stage = 0; stage < job.schedule.pp; ++stage)
-        choose({spec, config, job, stage, std::move(held[stage])}, all);
+        needs.push_back(choose({spec, config, job, stage, std::move(held[stage])}, all));
+    check_needs(spec.parallel.memory_limit, needs, "at least ",
+                " even with full recomputation; raise memory_limit to that value, lower "
+                "train.micro_batch_size, or raise tp, pp or zero");
     return all;
 }
 
 void check_limit(const spec::TrainSpec& spec, const std::vector<plan::MemoryBytes>& stages) {
     const std::int64_t limit = spec.parallel.memory_limit;
-    for (std::size_t i = 0; i < stages.size(); ++i)
-        if (stages[i].total() > limit)
-            throw RankFailure(2, "parallel.memory_limit is " + bytes_of(limit) +
-                                     ", but a rank of stage " + std::to_string(i) + " needs " +
-                                     bytes_of(stages[i].total()) + " with recompute " +
-                                     spec::name_of(spec.parallel.recompute) +
-                                     "; set parallel.recompute to auto, or a larger memory_limit");
+    std::vector<std::int64_t> needs;
+    for (const plan::MemoryBytes& stage : stages) needs.push_back(stage.total());
+    check_needs(limit, needs, "",
+                std::string(" with recompute ") + spec::name_of(spec.parallel.recompute) +
+                    "; set parallel.recompute to auto, or a larger memory_limit");
 }
 
 }  // namespace roll::train

@@ -102,9 +102,9 @@ bool GradBuckets::is_complete(int number) {
     return whole > std::exchange(summed_[number], whole);
 }
 
-// Prepares the staged gradients of the bucket for its next sum over the ranks. Sets a gradient to 0
-// if it got no contribution since the previous sum. In that case, the previous sum included this
-// gradient's contributions of the current micro-batch.
+// Prepares the staged gradients of the bucket for its next sum over the ranks. A gradient that got
+// no contribution since the previous sum becomes 0, because the previous sum already included its
+// contributions of the current micro-batch (is_complete()).
 void GradBuckets::fill(const plan::Bucket& bucket) {
     for (int i = bucket.parameter_begin; i < bucket.parameter_end; ++i) {
         if (parameters_.specs[i].frozen) continue;

@@ -37,8 +37,8 @@ class TrainStep {
     // `measures`: also measure the norms of each layer, which copies this rank's main weights.
     // Updates the weights only if the loss and the gradient norm are finite and within `limits`,
     // and if all replicas have the same norm. `extra`: returns numbers that the step gathers
-    // together with its loss (StepResult::extra_RN), equally many on all ranks. Called once, just
-    // before the gather, so before the update.
+    // together with its loss (StepResult::extra_RN), equally many on all ranks. run() calls `extra`
+    // once, just before the gather, and so before the update.
     StepResult run(std::span<const Microbatch> batch, double lr, double loss_scale = 1,
                    bool measures = false, const StepLimits& limits = {},
                    const std::function<std::vector<double>()>& extra = {});

@@ -349,16 +349,18 @@ std::string recompute_text(const OrderedJson& plan) {
            limit_text(recompute);
 }
 
-// Returns the lines of the report before the table of the schedule.
+// Returns the lines about the schedule, with its table; empty if there is one stage.
 std::string pipeline_text(const OrderedJson& plan) {
     const OrderedJson& pipeline = plan["pipeline"];
-    if (plan["mesh"]["pp"] == 1) return "pipeline\n";
+    if (plan["mesh"]["pp"] == 1) return {};
     char text[128];
     std::snprintf(text, sizeof text, ", busiest stage %.3g x the mean\n",
                   pipeline["imbalance"].get<double>());
     return "pipeline    " + pipeline["schedule"].get<std::string>() + ", bubble " +
            percent_text(pipeline["bubble"]) + " of the ideal time" + text +
-           "            F: forward; B: input half of backward; W: weight half; ': chunk 1\n";
+           "            F: forward; B: input half of backward; W: weight half" +
+           (plan["mesh"]["vpp"] > 1 ? "; ': chunk 1\n" : "\n") +
+           pipeline["table"].get<std::string>();
 }
 
 }  // namespace
@@ -446,8 +448,7 @@ std::string plan_text(const OrderedJson& p) {
                        count_text(p["parameters"]) + " parameters";
     if (p["frozen_parameters"] != 0)
         text += ", " + count_text(p["frozen_parameters"]) + " of them frozen";
-    text += "\n";
-    text += "mesh        dp " + mesh["dp"].dump() + " x pp " + mesh["pp"].dump() + " x cp " +
+    text += "\nmesh        dp " + mesh["dp"].dump() + " x pp " + mesh["pp"].dump() + " x cp " +
             mesh["cp"].dump() + " x tp " + mesh["tp"].dump() + " = " +
             counted(mesh["world_size"].get<int>(), "rank") + "\n";
     text += stages_text(p["stages"], mesh["tp"]);
@@ -480,8 +481,7 @@ std::string plan_text(const OrderedJson& p) {
             text += "warning     " + warning.get<std::string>() + "\n";
     text += recompute_text(p) + optimizer_text(p["optimizer"]) + "checkpoint  weights " +
             bytes_text(disk["weights"]) + ", optimizer " + bytes_text(disk["optimizer"]) + "\n" +
-            (p.contains("teacher") ? teacher_text(p["teacher"]) : "") + pipeline_text(p) +
-            pipeline["table"].get<std::string>();
+            (p.contains("teacher") ? teacher_text(p["teacher"]) : "") + pipeline_text(p);
     return text;
 }
 

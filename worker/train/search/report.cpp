@@ -22,12 +22,13 @@ constexpr std::pair<const char*, bool SearchSpace::*> kKeys[] = {
     {"schedule", &SearchSpace::schedule},
     {"micro_batch_size", &SearchSpace::micro_batch_size}};
 
-OrderedJson layout_json(const ScoredLayout& one, double fastest) {
+OrderedJson layout_json(const ScoredLayout& one, int cp, double fastest) {
     const Layout& layout = one.layout;
     const LayoutScore& score = one.score;
     return {{"dp", layout.dp},
             {"tp", layout.tp},
             {"sequence", layout.sequence},
+            {"cp", cp},
             {"pp", layout.pp},
             {"vpp", layout.vpp},
             {"zero", layout.zero},
@@ -112,9 +113,10 @@ OrderedJson chosen_layout_json(const spec::TrainSpec& spec, const SearchSpace& s
     json["chosen"] = settings_json(space, found.best.front().layout);
     json["best"] = json["refused"] = OrderedJson::array();
     const double fastest = found.best.front().score.time;
-    for (const ScoredLayout& one : found.best) json["best"].push_back(layout_json(one, fastest));
+    for (const ScoredLayout& one : found.best)
+        json["best"].push_back(layout_json(one, spec.parallel.cp, fastest));
     for (const ScoredLayout& one : found.refused) {
-        json["refused"].push_back(layout_json(one, fastest));
+        json["refused"].push_back(layout_json(one, spec.parallel.cp, fastest));
         json["refused"].back()["why"] =
             layout_text(one.layout) + ": needs " + plan::bytes_text(one.score.memory) + " a rank";
     }

@@ -57,6 +57,16 @@ TEST_F(RunDirectoryTest, TheNextRollWorkerGetsTheProgramsThatAGuardDidNotRun) {
     EXPECT_TRUE(directory_->left_over().empty());
 }
 
+TEST_F(RunDirectoryTest, ProgramsThatCannotBeReadHideNoAttempt) {
+    const Program program = {{"/bin/podman", "rm", "a"}, {"HOME=/own"}, "/", ""};
+    ASSERT_TRUE(directory_->set_guard(ended(1, 0).attempt, 999'999'999, 1, {program}));
+    std::string line = read_file(journal()).value();
+    line.resize(line.find('\n') + 1);
+    std::ofstream(journal()) << line.replace(line.find(R"(["/bin/podman")"), 1, "[7,");
+    EXPECT_EQ(reopen().size(), 1u);
+    EXPECT_TRUE(directory_->left_over().empty());
+}
+
 TEST_F(RunDirectoryTest, AnAttemptWithoutAProcessLeavesNothing) {
     protocol::RunningAttempt entry = ended(1, 0);
     entry.phase = protocol::Phase::Starting;

@@ -69,6 +69,22 @@ TEST_F(SupervisorTest, ACommandWhoseLogCannotBeMadeFailsWhenItWrites) {
     EXPECT_NE(verdict.reason.find((folder_ / "out/logs").string()), std::string::npos);
 }
 
+TEST_F(SupervisorTest, ACommandWhoseNamedLogCannotBeOpenedDoesNotStart) {
+    for (const char* key : {"stdout", "stderr"}) {
+        start(R"({"command": ["sh", "-c", "echo x; echo y > ran"], ")" + std::string(key) +
+                  R"(": ")" + folder_.path().string() + R"(", "workdir": ")" +
+                  folder_.path().string() + R"("})",
+              1, "command");
+        const Verdict verdict = wait<StartFailed>().verdict;
+        EXPECT_EQ(verdict.outcome, Outcome::App);
+        EXPECT_EQ(verdict.reason,
+                  "cannot open log " + folder_.path().string() + ": Is a directory");
+        wait<Gone>();
+        next_attempt();
+    }
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "ran"));
+}
+
 TEST_F(SupervisorTest, AStrangerWhoHoldsACommandsOutputIsNotWaitedFor) {
     start(R"({"command": ["sh", "-c", "echo $$; exec sleep 600"]})", 1, "command");
     while (!logged(0).ends_with("\n")) ::usleep(1000);

@@ -1,9 +1,13 @@
 #include <algorithm>
+#include <fstream>
 
 #include <gtest/gtest.h>
 
+#include "common/files.hpp"
+#include "tests/temporary_folder.hpp"
 #include "worker/agent/steps/srun_options.hpp"
 #include "worker/agent/steps/step.hpp"
+#include "worker/agent/steps/task.hpp"
 
 namespace roll::agent {
 namespace {
@@ -122,6 +126,31 @@ TEST(Srun, ReadsTheOptionsOfPyxis) {
                     .starts_with("srun: --container-image is \"a#\"; allowed: [REGISTRY#]IMAGE"));
     EXPECT_TRUE(plan({"--container-image=a", "--container-mounts=x", "true"})
                     .starts_with("srun: --container-mounts is \"x\"; allowed: SRC:DST, "));
+}
+
+// Podman and Enroot have one list for the files of named containers and the containers of tasks.
+TEST(Tasks, ANamedContainerDoesNotHaveTheNameOfATasksContainer) {
+    const TemporaryFolder folder;
+    std::ofstream(folder / "podman") << "#!/bin/sh\necho \"$@\" >> " << (folder / "words").string();
+    std::filesystem::permissions(folder / "podman", std::filesystem::perms::owner_all);
+    const Task task;
+    Step step;
+    step.number = 1;
+    step.words = {"true"};
+    step.directory = "/";
+    step.container = Container{.image = "i", .name = "1-0"};
+    step.nodes = {"n1"};
+    step.job_nodes = {0};
+    step.tasks = {task};
+    RunningTasks tasks;
+    ASSERT_TRUE(tasks.start(folder, step, task,
+                            {"PATH=" + folder.string() + ":/usr/bin:/bin", "ROLL_JOB=7",
+                             "ROLL_TOKEN=2", "ROLL_WORKER=s"},
+                            true));
+    while (!tasks.none()) tasks.reap();
+    const std::string words = read_file(folder / "words").value_or("");
+    EXPECT_TRUE(words.starts_with("container exists roll-7-2-step-named-1-0-s\n")) << words;
+    EXPECT_NE(words.find(" --name=roll-7-2-step-1-0-s "), std::string::npos) << words;
 }
 
 TEST(Hosts, AreExpanded) {

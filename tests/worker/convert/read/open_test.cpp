@@ -106,5 +106,33 @@ TEST_F(Damaged, AnyByteOfADistcpFile) {
 
 TEST_F(Damaged, AnyByteOfAnMcaConfig) { damage(root_ / "mca", "mca_config.json", 600); }
 
+TEST_F(Damaged, AnAdapterWithoutItsMatricesIsNamed) {
+    const fs::path adapter = root_ / "adapter";
+    fs::create_directory(adapter);
+    ASSERT_TRUE(write_file_atomically(adapter / "adapter_config.json", R"({"peft_type":"LORA"})"));
+    Request request;
+    request.source = root_ / "hf";
+    request.target = root_ / "merged";
+    request.adapters = {adapter};
+    EXPECT_EQ(convert(request, families_, {}).error().message,
+              adapter.string() +
+                  " contains adapter_config.json, but none of adapter_model.safetensors, "
+                  "adapter_model.bin and mca_config.json; copy the adapter again");
+}
+
+TEST_F(Damaged, ADirectoryThatTheUserMustNotListIsNamed) {
+    constexpr uid_t kNobody = 65534;
+    fs::permissions(root_, fs::perms::all);
+    const fs::path closed = root_ / "closed";
+    fs::create_directory(closed);
+    fs::permissions(closed, fs::perms::none);
+    const bool is_root = ::geteuid() == 0;
+    ASSERT_EQ(::seteuid(is_root ? kNobody : ::geteuid()), 0);
+    const auto found = detect_format(closed);
+    ASSERT_EQ(::seteuid(is_root ? 0 : ::geteuid()), 0);
+    fs::permissions(closed, fs::perms::owner_all);
+    EXPECT_EQ(found.error().message, "cannot list " + closed.string() + ": Permission denied");
+}
+
 }  // namespace
 }  // namespace roll::convert

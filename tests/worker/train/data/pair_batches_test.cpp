@@ -166,7 +166,8 @@ TEST_F(PairBatches, HoldLabelledAnswersAndMismatchedOnes) {
                                                  'k', '.',                 //
                                                  'l', '.'}));
     EXPECT_EQ(batch[0].references, (std::vector<double>{0, -1, -2, -3}));
-    // The answer is that of the line before. Both answers of the pair take one two places before.
+    // Each prompt is combined with another answer: with the answer one line before, and for the two
+    // answers of the pair, two lines before.
     const Microbatch& other = batch[0].mismatched.at(0);
     EXPECT_EQ(other.segments, (Row{0, 2, 6, 9}));
     EXPECT_EQ(numbers(other.tokens_BT), (Row{'p', 'l',            //

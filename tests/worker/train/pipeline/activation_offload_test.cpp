@@ -57,7 +57,7 @@ void compare_cells(std::size_t every, at::Device device, const MakeStore& make) 
         if (!device.is_cpu() && (lora.base != spec::LoraBase::Full || lora.dropout > 0)) continue;
         SCOPED_TRACE(name(cells[i]));
         World world = world_of(cells[i], setup);
-        world.steps = world.saves_after = 3;
+        world.steps = world.saves_after = 2;
         world.device = device;
         compare(std::move(world), make);
         ++compared;
@@ -154,7 +154,7 @@ TEST(ActivationOffload, ADiskWithoutSpaceIsRefusedWithTheNumbers) {
     }
 }
 
-// Returns the numbers of this process's open files that no folder lists.
+// Returns the descriptors of this process's open files that have no name in a folder.
 std::set<int> unnamed_files() {
     std::set<int> found;
     for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))

@@ -29,7 +29,8 @@ inline std::vector<int> tuples_of(const Row& row, int thrice) {
     return tuples;
 }
 
-// Returns the three pairs of a triple of tuples_of(). Of a pair, returns none.
+// Returns the three pairs in a triple. Returns an empty list for a pair. `tuple`: a number from
+// tuples_of().
 inline std::vector<int> pairs_of(int tuple) {
     if (tuple < kRadix * kRadix) return {};
     const int a = tuple / kRadix % kRadix, b = tuple % kRadix;

@@ -175,17 +175,20 @@ std::vector<Reader> readers() {
     };
 }
 
-// Trains two steps, and returns what each rank reads after them. `settles`: all weights are awaited
+// For each reader, what each rank reads.
+using Readings = std::vector<std::map<int, std::vector<double>>>;
+
+// Trains two steps. Then all readers read, one after the other. `settles`: all weights are awaited
 // after each step.
-std::map<int, std::vector<double>> read_after_steps(const Shared& shared, const Reader& reader,
-                                                    bool settles) {
-    std::map<int, std::vector<double>> seen;  // needs no lock, because one rank runs at a time
+Readings read_after_steps(const Shared& shared, const std::vector<Reader>& all, bool settles) {
+    Readings seen(all.size());  // needs no lock, because one rank runs at a time
     on_ranks(shared, [&](TrainStep& step, const Groups& groups) {
         for (int i = 0; i < 2; ++i) {
             step.run(own_batch(i, step), 1e-2);
             if (settles) step.await_weights();
         }
-        reader.read(step, seen[groups.world->rank()]);
+        for (std::size_t i = 0; i < all.size(); ++i)
+            all[i].read(step, seen[i][groups.world->rank()]);
     });
     return seen;
 }
@@ -241,21 +244,24 @@ TEST(Gathers, EveryReaderGetsTheUpdatedWeights) {
         cells.push_back({plan::gpipe(1, 1, 2), zero, true, 2});
         cells.push_back({plan::one_forward_one_backward(2, 2), zero, false, 2});
     }
+    const std::vector<Reader> all = readers();
     std::uint64_t seed = 0;
-    for (Shared& cell : cells)
-        for (const Reader& reader : readers()) {
+    for (Shared& cell : cells) {
+        cell.seed = ++seed;
+        const Readings settled = read_after_steps(cell, all, true);
+        for (std::size_t i = 0; i < all.size(); ++i) {
             const bool several = cell.schedule.pp > 1;
             cell.seed = ++seed;
-            const auto settled = read_after_steps(cell, reader, true);
-            cell.seed = ++seed;
-            const auto seen = read_after_steps(cell, reader, false);
-            EXPECT_EQ(seen, settled) << reader.name << ", zero " << cell.zero << ", tied "
-                                     << cell.tied << ", stages " << several << ", tp " << cell.tp;
+            const auto seen = read_after_steps(cell, {all[i]}, false).front();
+            EXPECT_EQ(seen, settled[i])
+                << all[i].name << ", zero " << cell.zero << ", tied " << cell.tied << ", stages "
+                << several << ", tp " << cell.tp;
         }
+    }
 }
 
 TEST(Gathers, AForgottenWaitForOneBucketIsFound) {
-    const Reader steps = readers().back();
+    const std::vector<Reader> steps{readers().back()};
     for (Shared cell : {Shared{}, Shared{.tp = 2}, Shared{.zero = 2, .tp = 2}}) {
         SCOPED_TRACE("zero " + std::to_string(cell.zero) + ", tp " + std::to_string(cell.tp));
         const auto right = read_after_steps(cell, steps, true);

@@ -308,7 +308,8 @@ Grid make_grid() {
         (problems(row).empty() ? legal : illegal).push_back(std::move(row));
     const Tuples possible = tuples_of(legal, thrice());
     Tuples impossible = tuples_of(illegal, thrice());
-    // A triple with a pair that no legal row has is refused for the pair alone, which has a row.
+    // Drops the triples with an impossible pair. The pair stays, and a row that is refused for it
+    // is enough.
     std::erase_if(impossible, [&](int tuple) {
         return possible.contains(tuple) || std::ranges::any_of(pairs_of(tuple), [&](int pair) {
                    return !possible.contains(pair);

@@ -27,7 +27,7 @@ class Bf16Test(RankCase):
         whole = self.run_whole(1, 1, self.document(40, train__precision='bf16'))
         self.refused(self.document(60, dp=1), 2, 'train.precision: fp32 cannot continue', kind='resume',
                      checkpoints=whole.published)
-        # They are float32, and few of them are exact in bfloat16.
+        # The stored weights are float32, and few of them are exact in bfloat16.
         weights = os.path.join(whole.published[-1][1], 'iter_0000001/mp_rank_00/model_optim_rng.pt')
         with zipfile.ZipFile(weights) as file:
             largest = max((info for info in file.infolist() if '/data/' in info.filename), key=lambda i: i.file_size)

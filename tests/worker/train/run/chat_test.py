@@ -90,7 +90,7 @@ class ChatTest(RankCase):
         records = [{'story': 'what is the word'}, {'story': 'this means that<|im_end|>'}, {'story': 'Grüße'},
                    {'prompt': 'what is', 'completion': ' the word?'}, {'story': ' th\n', 'label': 1},
                    {'instruction': 'say', 'input': '', 'output': 'cat', 'story': 'say cat'}]
-        for at, first in enumerate((0, -1)):  # an Alpaca record at the start does not make conversations
+        for at, first in enumerate((0, -1)):  # the second run has the Alpaca record at the start
             with open(self.path, 'w', encoding='utf-8') as file:
                 file.write(''.join(json.dumps(record) + '\n' for record in records[first:] + records[:first]))
             shutil.rmtree(os.path.join(self.top, 'tokens'), ignore_errors=True)

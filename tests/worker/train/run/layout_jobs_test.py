@@ -60,7 +60,7 @@ class LayoutJobs(RankCase):
             self.assertLess(abs(mine['loss'] - theirs['loss']), 0.02, (mine, theirs))
 
     def test_plans_the_parts_of_a_rank(self):
-        document = self.split(1, dp=2, tp=2, pp=2, model__vocab_size=257)
+        document = self.split(1, dp=2, tp=2, pp=2, model__vocab_size=257, train__global_batch_size=16)
         plan = json.loads(self.plan(document, '--json').stdout)
         self.assertEqual(plan['mesh']['world_size'], 8)
         self.assertEqual(plan['ranks'][3], {'rank': 3, 'dp': 1, 'tp': 1, 'pp': 0, 'cp': 0})
@@ -75,7 +75,8 @@ class LayoutJobs(RankCase):
         self.assertIn('2 ranks\n', self.plan(document).stdout)
 
     def test_the_plan_divides_the_optimizer_state(self):
-        plans = [json.loads(self.plan(self.split(1, dp=4, zero=zero), '--json').stdout) for zero in (0, 1, 2, 3)]
+        documents = [self.split(1, dp=4, zero=zero, train__global_batch_size=16) for zero in (0, 1, 2, 3)]
+        plans = [json.loads(self.plan(document, '--json').stdout) for document in documents]
         whole, part, *same = [plan['memory_per_rank_bytes']['optimizer_moments'] for plan in plans]
         self.assertEqual(same, [part, part])
         self.assertEqual([plan['memory_per_rank_bytes']['gradients'] for plan in plans],

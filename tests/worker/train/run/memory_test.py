@@ -24,11 +24,14 @@ SMALL = {'model__hidden_size': 16, 'model__intermediate_size': 16, 'model__num_h
 class MemoryTest(RankCase):
 
     def job(self, **changes):
-        """Returns a job that saves after its second step of three, so that training goes on while the snapshot is in
+        """Returns a job that saves after its first step of two, so that training goes on while the snapshot is in
         memory."""
         batch = changes.pop('batch', 8)
-        return self.document(3, dp=1, **{'model__max_position_embeddings': 256, 'checkpoint__every': 2,
-                                         'train__global_batch_size': batch, **changes})
+        return self.document(2, dp=1, **{'model__max_position_embeddings': 256, 'checkpoint__every': 1,
+                                         'train__global_batch_size': batch, 'data__valid': 0.005, **changes})
+
+    def large_base(self):
+        return self.base_model(self.document(1, dp=1, train__global_batch_size=2, **LARGE))
 
     def planned(self, document):
         return json.loads(self.plan(document, '--json').stdout)['memory_per_rank_bytes']
@@ -43,7 +46,7 @@ class MemoryTest(RankCase):
                    for precision in ('fp32', 'fp64', 'bf16', 'fp16')}
         wide = {'model__hidden_size': 256, 'model__intermediate_size': 768, 'model__num_hidden_layers': 6,
                 'model__num_attention_heads': 4, 'model__num_key_value_heads': 4}
-        few = {'train__micro_batch_size': 1, 'train__seq_length': 64, **wide}
+        few = {'train__micro_batch_size': 1, 'train__seq_length': 64, 'batch': 2, **wide}
         many = {'train__micro_batch_size': 8, 'train__seq_length': 256, **wide}
         jobs = {
             'mostly parameters': self.job(**few),
@@ -86,7 +89,7 @@ class MemoryTest(RankCase):
 
     def test_the_buffer_of_checkpoints_is_allocated_before_the_first_save(self):
         document = self.document(12, dp=1, model__hidden_size=256, model__intermediate_size=768,
-                                 model__num_hidden_layers=6, train__micro_batch_size=1)
+                                 model__num_hidden_layers=6, train__micro_batch_size=1, train__global_batch_size=2)
         run = self.run_whole(1, 1, document)
         with open(os.path.join(run.output, 'metrics.jsonl'), encoding='utf-8') as file:
             rows = [row['memory_bytes'] for row in map(json.loads, file) if 'memory_bytes' in row]
@@ -132,7 +135,7 @@ class MemoryTest(RankCase):
                 self.assertLess(abs(off), 0.05)
 
     def test_the_plan_of_ranks_that_share_a_frozen_base_is_near_the_peak(self):
-        base = self.exported(self.run_whole(90, 1, self.document(1, dp=1, **LARGE)), 'base')
+        base = self.large_base()
         shared = {'model': {'from': base}, 'train__lora': {'r': 8, 'alpha': 8}, 'resources__slots_per_node': 2}
         self.expect_near({
             f'LoRA, zero {zero}, {precision}': self.job(**shared, train__precision=precision,
@@ -141,7 +144,7 @@ class MemoryTest(RankCase):
 
     def test_the_plan_of_a_frozen_base_is_near_the_peak(self):
         """The gradients have no room for the logits, so that their block adds to the heap's largest size."""
-        base = self.exported(self.run_whole(90, 1, self.document(1, dp=1, **LARGE)), 'base')
+        base = self.large_base()
         job = {'model': {'from': base}, 'train__seq_length': 256, 'train__micro_batch_size': 4, 'batch': 4}
         self.expect_near({form: self.job(**job, train__lora={'r': 16, 'alpha': 32, 'base': form})
                           for form in ('full', 'nf4')})
@@ -171,7 +174,7 @@ class MemoryTest(RankCase):
                     self.assertLess(abs(total / peak - 1), 0.05, (planned['memory_per_rank_bytes'], ranks))
 
     def test_the_plan_counts_a_teacher_that_is_larger_than_its_student(self):
-        teacher = self.exported(self.run_whole(90, 1, self.document(1, dp=1, **LARGE)), 'teacher')
+        teacher = self.large_base()
         sizes = {**LARGE, 'model__hidden_size': 64, 'model__intermediate_size': 128}
         distill = {'kind': 'distill', 'base': 'pretrain', 'teacher': {'from': teacher, 'top_k': 8}}
         document = self.job(**sizes, objective=distill)
@@ -213,7 +216,7 @@ class MemoryTest(RankCase):
         sizes = {'train__micro_batch_size': 8, 'train__seq_length': 256, 'model__vocab_size': 16384,
                  'model__hidden_size': 64, 'model__intermediate_size': 128}
         plain = self.peak(1, self.job(data__valid=0.0, **sizes))
-        valid = self.peak(2, self.job(data__valid=0.1, train__valid_every=1, **sizes))
+        valid = self.peak(2, self.job(data__valid=0.05, train__valid_every=1, **sizes))
         print(f'peak {plain / 2**20:.1f} MiB, with validation {valid / 2**20:.1f} MiB')
         self.assertLess(valid, 1.02 * plain)
 

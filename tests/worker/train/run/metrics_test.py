@@ -132,7 +132,7 @@ class MetricsTest(RankCase):
             self.assertEqual((times['tp']['max'], times['pp']['max']), (0, 0))
             if row['step'] > 1:
                 self.assertGreater(times['agreement']['mean'], 0, row)
-            # rank 3 is slow in forward from step 5 on, and all of them know it from that step's row
+            # rank 3 is slow in forward from step 5 on; the row of step 5 shows it
             self.assertEqual(times['forward']['max'] > 1, row['step'] >= 5, row)
             # the save of the step before
             self.assertEqual(times['save']['max'] > 0, row['step'] in (3, 5), row)

@@ -2,11 +2,13 @@
 """Pipeline stages as real processes: ends of attempts, schedules from files, and plans."""
 import json
 import os
+import shlex
 import signal
+import subprocess
 import unittest
 import xml.etree.ElementTree
 
-from ranks import DOUBLE, Attempt, RankCase, json_of, write_text
+from ranks import DOUBLE, RANK, Attempt, RankCase, json_of, write_text
 
 
 class Pipeline(RankCase):
@@ -46,13 +48,12 @@ class Pipeline(RankCase):
                    'empty stage': {'parallel__pipeline_layout': 'E(t|)*2,ttL', 'pp': 3},
                    'chunks': {'parallel__pipeline_layout': 'Et||(t|t)*1tL', 'vpp': 2},
                    'cost': {'parallel__stages': 'cost', 'model__vocab_size': 256},
-                   'file': {'parallel__schedule_file': schedule, 'train__micro_batch_size': 4}}
+                   'file': {'parallel__schedule_file': schedule}}
         for job, (name, layout) in enumerate(layouts.items(), 2):
             with self.subTest(name):
                 run = self.run_whole(job, 1, self.staged(2, checkpoint__every=1, checkpoint__keep=9, **layout))
-                if name != 'file':
-                    self.expect_close(run.metrics(), one.metrics())
-                    self.expect_close_tensors(run.doubles(2), one.doubles(2))
+                self.expect_close(run.metrics(), one.metrics())
+                self.expect_close_tensors(run.doubles(2), one.doubles(2))
                 # The checkpoint resumes on one rank, whatever the layout was.
                 flat = self.run_whole(20 + job, 1, self.staged(2, pp=1, kind='resume'), run.published[:1],
                                       kind='resume')
@@ -60,7 +61,7 @@ class Pipeline(RankCase):
                 self.assertLess(abs(flat.metrics()[-1].get('loss', 0) - run.metrics()[-1].get('loss', 0)), 1e-9)
 
     def test_plans_the_stages(self):
-        document = self.staged(1, dp=2, vpp=2, model__tie_word_embeddings=True)
+        document = self.staged(1, dp=2, vpp=2, model__tie_word_embeddings=True, train__global_batch_size=16)
         plan = json.loads(self.plan(document, '--json').stdout)
         self.assertEqual([(stage['stage'], stage['chunk'], stage['layers']) for stage in plan['stages']],
                          [(0, 0, [0, 1]), (1, 0, [1, 2]), (0, 1, [2, 3]), (1, 1, [3, 4])])
@@ -78,7 +79,7 @@ class Pipeline(RankCase):
         self.assertIn('stage 1     layer 3, loss\n', self.plan(document).stdout)
 
     def test_prints_the_pipeline_in_80_columns(self):
-        told = self.plan(self.staged(1, schedule='1f1b')).stdout
+        told = self.plan(self.staged(1, schedule='1f1b', train__global_batch_size=16)).stdout
         self.assertIn('memory       weights   gradients   optimizer activations       other       total\n'
                       'stage 0 ', told)
         table = told[told.index('pipeline  '):]
@@ -88,10 +89,18 @@ class Pipeline(RankCase):
                       '  stage 1 to 0  gradients: 8 messages, 128 KiB\n', told)
         self.assertEqual([line for line in table.splitlines() if len(line) > 80], [])
         self.assertRegex(table.splitlines()[2], r'^0 \|F0 +F1 ')
+        # On a terminal, the other lines are broken, too.
+        command = f'stty cols 80; {shlex.quote(RANK)} plan --spec {shlex.quote(self.top)}/plan.json'
+        shown = subprocess.run(['script', '-qec', command, '/dev/null'], stdin=subprocess.DEVNULL, capture_output=True,
+                               text=True, check=True).stdout.splitlines()
+        self.assertEqual([line for line in shown if len(line) > 80], [])
+        self.assertEqual(' '.join(' '.join(shown).split()).partition('time ')[0],
+                         ' '.join(told.split()).partition('time ')[0])
+        self.assertGreater(len(shown), len(told.splitlines()))
 
     def test_writes_the_schedule_to_files(self):
         svg, trace = (os.path.join(self.top, name) for name in ('plan.svg', 'plan.json'))
-        document = self.staged(1, vpp=2, schedule='zb-v')
+        document = self.staged(1, vpp=2, schedule='zb-v', train__global_batch_size=16)
         plan = json.loads(self.plan(document, '--json', '--svg', svg, '--trace', trace).stdout)
         rows = plan['pipeline']['operations']
         self.assertEqual([len(row) for row in rows], [48, 48])  # F, B and W of 8 micro-batches in 2 chunks

@@ -25,9 +25,11 @@ TIMES = ('tokens_per_second', 'tokens_per_second_per_rank', 'tflops', 'mfu', 'mf
          'wall_s', 'phases', 'reduced_early')
 # clip_grad is below the norm of every step, so a wrong norm changes the weights.
 DOUBLE = {'train__precision': 'fp64', 'train__optimizer__clip_grad': 0.5, 'train__optimizer__warmup_steps': 0,
-          'train__global_batch_size': 16, 'train__metrics': {'grad_zeros': True}, 'model__num_hidden_layers': 4}
-SHORT = {'train__valid_every': 3, 'train__sample': {'every': 3, 'prompts': ['the ']},
-         'export': {'format': 'hf', 'dtype': 'bf16'}}
+          'train__global_batch_size': 8, 'train__metrics': {'grad_zeros': True}, 'model__num_hidden_layers': 4,
+          'data__valid': 0.005}
+# One rank needs more micro-batches for the validation data than are evaluated at a time.
+SHORT = {'train__valid_every': 3, 'train__sample': {'every': 3, 'prompts': ['the '], 'max_tokens': 8},
+         'export': {'format': 'hf', 'dtype': 'bf16'}, 'data__valid': 0.011}
 
 
 def text_of(*path):

@@ -191,7 +191,7 @@ class TasksTest(RankCase):
                                (('dataset_path: json', 'dataset_path: Rowan/hellaswag'),
                                 'dataset_kwargs.data_files is not supported with a data set of the HuggingFace Hub'),
                                (('doc_to_target: 0', 'doc_to_target: !function a.b'), '!function needs Python'),
-                               (('[right] + wrong', '[right]'), 'words.jsonl:1: has 1 choices; allowed: 2 or more'),
+                               (('[right] + wrong', '[right]'), 'words.jsonl:1: has 1 choice; allowed: 2 or more'),
                                (('{metric: acc}', '{metric: f1}'), 'metric_list has "f1"; allowed: acc, acc_norm'),
                                (('doc_to_target: 0', 'doc_to_target: 0\nnum_fewshot: -1'),
                                 'num_fewshot is -1; allowed: an integer from 0 to 1000'),

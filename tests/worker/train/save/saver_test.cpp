@@ -18,8 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Makes a checkpoint whose optimizer state cannot be deleted until the returned file has a writer:
-// its manifest is a named pipe.
+// Makes a checkpoint whose manifest is a named pipe, and returns the path of the pipe. The
+// optimizer state cannot be deleted until a writer opens the pipe.
 fs::path slow_to_strip(const fs::path& checkpoint) {
     const fs::path manifest = checkpoint / checkpoint::kManifestFile;
     EXPECT_TRUE(make_directories(manifest.parent_path()));
@@ -41,7 +41,7 @@ TEST(Saver, DoesNotWaitForADeletionIfTheDiskHasRoom) {
     const fs::path manifest =
         slow_to_strip(folder.path() / checkpoint::final_name(options.recorded[0].name));
     Saver saver(std::move(options), model, link);
-    saver.recorded(2);  // the optimizer state of step 1 may go
+    saver.recorded(2);  // the optimizer state of step 1 may be deleted
     auto room = std::async(std::launch::async, [&] { return saver.has_room(3); });
     EXPECT_EQ(room.wait_for(std::chrono::seconds(20)), std::future_status::ready);
     ::close(::open(manifest.c_str(), O_WRONLY));  // ends the deletion

@@ -298,13 +298,6 @@ Result<std::optional<Prepared>> find_made(const fs::path& source, const PrepareO
         of_form.rules.form = form;
         possible.push_back(rules_of(of_form));
     }
-    // Earlier versions gave texts no rule of their own. The hash tells whether the tokens are
-    // wanted.
-    for (std::size_t i = 0, count = possible.size(); i < count; ++i) {
-        if (!possible[i].contains("texts")) continue;
-        possible.push_back(possible[i]);
-        possible.back().erase("texts");
-    }
     for (const fs::path& place : places)
         for (const Json& rules : possible)
             for (auto& one : find_records(place, source.string(), rules))

@@ -145,6 +145,38 @@ TEST_F(Records, AnEarlierVersionsTokensAreTakenOver) {
     EXPECT_TRUE(fs::exists(record));
 }
 
+// The rules in a record are compared with those of a stored job, so they must not change with a
+// version.
+TEST_F(Records, AStoredJobOfAnEarlierVersionFindsItsTokens) {
+    put("{\"prompt\": \"a\", \"completion\": \"b\"}\n");
+    PrepareOptions stored = options();
+    stored.tokenizer = "bytes";
+    stored.rules.completions = true;
+    stored.rules.field = "story";
+    TokenRecord earlier = (*prepared(stored))->record;
+    EXPECT_EQ(earlier.rules, Json::parse(R"({"rules": 1, "tokenizer": "bytes", "field": "story",
+        "add_special": true, "end_token": -1, "slice_bytes": 1048576, "skip_bad_lines": false,
+        "fields": ["prompt", "completion"], "pairs": {"rules": 2, "train_on": 0}})"));
+    earlier.rules.erase("pairs");
+    fs::path base = (*prepared(stored))->bin;
+    ASSERT_TRUE(write_record(base.replace_extension(), earlier));
+    fs::remove(source_);
+    EXPECT_TRUE((*prepared(stored))->source_is_gone);
+}
+
+TEST_F(Records, TokensWithoutTheTextsAreNotThoseOfAJobThatAsksForTexts) {
+    put(kOne + "{\"prompt\": \"a\", \"completion\": \"b\"}\n");
+    PrepareOptions pairs = options();
+    pairs.rules.completions = true;
+    pairs.skip_bad_lines = true;
+    ASSERT_TRUE(prepared(pairs));
+    fs::remove(source_);
+    ASSERT_TRUE(prepared(pairs));
+    pairs.rules.texts = true;
+    ASSERT_FALSE(prepared(pairs));
+    EXPECT_EQ(prepared(pairs).error().code, ErrorCode::NotFound);
+}
+
 TEST(Fingerprint, ATerabyteCostsAsMuchAsAFewMegabytes) {
     const TemporaryFolder folder;
     const fs::path path = folder.path() / "huge.bin";
