@@ -176,7 +176,7 @@ class ActivationTest(Offload, RankCase):
                              train__activation_offload=activations, **{**SHORT, **self.ROWS, **changes})
 
     def large(self, activations, **changes):
-        return self.document(2, dp=1, train__activation_offload=activations, **self.MANY, **changes)
+        return self.document(1, dp=1, train__activation_offload=activations, **self.MANY, **changes)
 
     def test_the_plan_of_both_keys_and_of_a_limit(self):
         both = self.large('saved', train__optimizer__offload='state')
