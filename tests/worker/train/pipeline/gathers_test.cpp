@@ -132,6 +132,16 @@ void read_weights(TrainStep& step, std::vector<double>& seen) {
     for (Chunk& chunk : step.chunks()) append(seen, chunk.parameters().flat_weight);
 }
 
+void read_log_probs(TrainStep& step, std::vector<double>& seen) {
+    std::vector<Microbatch> batch = own_batch(7, step);
+    for (Microbatch& data : batch) {
+        data.tokens_BT = data.tokens_BT.view({1, -1});
+        data.targets_BT = data.targets_BT.view({1, -1});
+        data.segments = {0, 11};
+    }
+    append(seen, step.log_probs(batch));
+}
+
 std::vector<Reader> readers() {
     return {
         {"the chunks", read_weights},
@@ -139,22 +149,20 @@ std::vector<Reader> readers() {
          [](TrainStep& step, std::vector<double>& seen) {
              seen.push_back(step.evaluate(own_batch(7, step)).loss);
          }},
-        {"log-probabilities",
-         [](TrainStep& step, std::vector<double>& seen) {
-             std::vector<Microbatch> batch = own_batch(7, step);
-             for (Microbatch& data : batch) {
-                 data.tokens_BT = data.tokens_BT.view({1, -1});
-                 data.targets_BT = data.targets_BT.view({1, -1});
-                 data.segments = {0, 11};
-             }
-             append(seen, step.log_probs(batch));
-         }},
+        {"log-probabilities", read_log_probs},
         {"the average of the weights",
          [](TrainStep& step, std::vector<double>& seen) {
              step.swap_average();
              read_weights(step, seen);
              step.swap_average();
              read_weights(step, seen);
+         }},
+        {"log-probabilities of the average, which one replica computes",
+         [](TrainStep& step, std::vector<double>& seen) {
+             step.swap_average();
+             if (step.groups().dp.rank() == 0 || step.shares_weights()) read_log_probs(step, seen);
+             barrier(step.groups().dp);
+             step.swap_average();
          }},
         {"a text that one replica generates",
          [](TrainStep& step, std::vector<double>& seen) {
