@@ -13,11 +13,13 @@
 #include "cli/submit/checks.hpp"
 #include "common/files.hpp"
 #include "common/io/process.hpp"
-#include "common/json.hpp"
+#include "common/json_file.hpp"
 #include "common/json_records.hpp"
+#include "common/spec/check/member.hpp"
 #include "common/spec/train/preference.hpp"
 #include "common/spec/train/train.hpp"
 #include "worker/chat/model_template.hpp"
+#include "worker/formats/bytes_tokenizer.hpp"
 #include "worker/tokenizer/directory.hpp"
 #include "worker/train/data/corpus/parquet.hpp"
 #include "worker/train/data/corpus/text_source.hpp"
@@ -107,10 +109,25 @@ std::vector<std::string> tokenizers_of(const Json& document, Links earlier) {
     return places;
 }
 
+// Returns whether the model in a directory was trained with the tokenizer `bytes`.
+bool reads_bytes(const std::string& directory) {
+    const auto config = read_optional_json_object(fs::path(directory) / "config.json");
+    return config && formats::has_bytes_tokenizer(*config);
+}
+
 // Returns why a job has no chat template; nullopt if it has one, or if this machine cannot tell.
-// `places` are the possible places of its tokenizer.
-std::optional<std::string> missing_template(const std::vector<std::string>& places) {
+// `places` are the possible places of its tokenizer, the first before the others. `models_own`: the
+// job uses the tokenizer of its model.
+std::optional<std::string> missing_template(const std::vector<std::string>& places,
+                                            bool models_own) {
     std::optional<std::string> why;
+    if (!places.empty() && places.front() == "bytes")
+        return "the tokenizer `bytes` has no chat template";
+    if (!places.empty() && models_own && reads_bytes(places.front()))
+        return places.front() +
+               " is a model of the tokenizer `bytes`, which has no chat template; a copy of the "
+               "tokenizer's files and of the template in another directory is a tokenizer with a "
+               "chat template";
     for (const std::string& place : places) {
         if (place == "bytes") {
             if (!why) why = "the tokenizer `bytes` has no chat template";
@@ -189,13 +206,18 @@ class FileCheck {
     std::vector<spec::Problem> problems_ = {};
 };
 
+bool models_own(const Json& document) {
+    const Json own = spec::key_at(document, "/tokenizer");
+    return own.is_string() && own == spec::key_at(document, "/model/from");
+}
+
 // Returns the problems of one job. `tokenizers` are the possible places of its tokenizer.
 std::vector<spec::Problem> problems_of(const Json& document, const std::string& prefix,
                                        const std::vector<std::string>& tokenizers) {
     const auto spec = spec::tokenize_spec(document.dump());
     if (!spec) return {};
     FileCheck files(spec->data, spec::objective_name(document.value("objective", Json())), prefix,
-                    missing_template(tokenizers));
+                    missing_template(tokenizers, models_own(document)));
     for (std::size_t i = 0; i < spec->data.train.size(); ++i)
         files.check(fmt::format("data.train[{}]", i), spec->data.train[i]);
     for (const spec::ValidFiles& set : spec->data.valid_files)
