@@ -119,10 +119,11 @@ void LocalCommunicator::check_untouched(const Transfer& transfer, std::size_t ha
 
 at::Tensor LocalCommunicator::with_bugs(const Transfer& transfer, const at::TensorList& inputs,
                                         const at::Tensor& right, const at::Tensor& before) const {
-    for (const Plant& plant : group_.plants_)
-        if (plant.hits(group_.name_, transfer.tag))
-            return planted(plant, {transfer, inputs, rank_, right, before});
-    return right;
+    const auto plant = std::ranges::find_if(
+        group_.plants_, [&](const Plant& one) { return one.hits(group_.name_, transfer.tag); });
+    if (plant == group_.plants_.end()) return right;
+    group_.on_plant_();
+    return planted(*plant, {transfer, inputs, rank_, right, before});
 }
 
 Communicator::Ticket LocalCommunicator::issue(const Transfer& transfer) {

@@ -77,6 +77,7 @@ class LocalGroup {
     std::vector<int> ranks_;      // each rank's number in the fabric; empty without a baton
     bool rendezvous_ = false;     // true: a send waits until its receive is issued
     std::vector<Plant> plants_;
+    std::function<void()> on_plant_;
     // key: site and size; value: the result of the last collective with this key
     std::map<std::pair<Site, std::int64_t>, at::Tensor> last_;
 };

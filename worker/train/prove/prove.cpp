@@ -215,7 +215,9 @@ Proof prove(const spec::TrainSpec& spec, const ModelSetup& model,
         };
     const Record reference = reference_of(one, proof.clip_grad);
     one.options.clip_grad = layout.options.clip_grad = proof.clip_grad;
+    bool was_planted = plants.empty();
     layout.fabric.plants = plants;
+    layout.fabric.on_plant = [&] { was_planted = true; };
     try {
         compare_runs(proof, layout, one, reference.values);
     } catch (const std::logic_error& e) {  // GroupFault or Deadlock: the ranks' calls do not match
@@ -223,6 +225,10 @@ Proof prove(const spec::TrainSpec& spec, const ModelSetup& model,
     } catch (const PeerLost& e) {
         proof.fault = e.what();
     }
+    if (!was_planted)
+        throw RankFailure(1,
+                          "the planted bug changed nothing, because the ranks of this layout "
+                          "make no such transfer; plant another bug, or use another layout");
     proof.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return proof;
 }
