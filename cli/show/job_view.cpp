@@ -202,6 +202,7 @@ std::string progress_text(const Json& job) {
         parts.push_back(amount_text(*speed) + " tokens/s");
     if (const auto use = real("gpu_percent")) parts.push_back(fmt::format("GPU {:.0f} %", *use));
     if (const auto left = real("eta_s")) parts.push_back(duration_text(*left) + " left");
+    if (progress.contains("checkpoint_postponed")) parts.emplace_back("checkpoint postponed");
     const std::string phase = field_text(progress, "phase");
     if (!phase.empty() && phase != "train" && phase != "training") parts.push_back(phase);
     std::string text;
@@ -372,6 +373,8 @@ std::string job_text(const Json& job, const Look& look) {
     if (spec.is_object()) add("git", git_text(spec.value("git", Json())));
     add("limits", asked_limits_text(job));
     const Json progress = job.value("progress", Json());
+    if (progress.is_object() && progress.contains("checkpoint_postponed"))
+        add("postponed", field_text(progress, "checkpoint_postponed"));
     const Json memory = progress.is_object() ? progress.value("memory", Json()) : Json();
     if (memory.is_number_integer())
         add("memory", spec::size_text(memory.get<std::int64_t>()) + " in use");
