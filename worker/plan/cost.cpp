@@ -29,13 +29,15 @@ bool has_bf16_kernels() {
 }
 
 // Returns the memory of the program with an almost empty model, in bytes. memory_test.py measured
-// the values.
-std::int64_t program_bytes(spec::Precision precision) {
-    switch (precision) {
-        case spec::Precision::Fp64: return 150 << 20;
-        case spec::Precision::Bf16: return (has_bf16_kernels() ? 150 : 140) << 20;
-        case spec::Precision::Fp16: return 140 << 20;
-        default: return 141 << 20;
+// the values. Several ranks also need memory for the connections between them.
+std::int64_t program_bytes(const spec::TrainSpec& spec) {
+    const spec::ParallelSpec& p = spec.parallel;
+    const std::int64_t connections = p.replicas() * p.tp * p.pp > 1 ? 3 << 20 : 0;
+    switch (spec.precision) {
+        case spec::Precision::Fp64: return connections + (146 << 20);
+        case spec::Precision::Bf16: return connections + ((has_bf16_kernels() ? 150 : 140) << 20);
+        case spec::Precision::Fp16: return connections + (140 << 20);
+        default: return connections + (141 << 20);
     }
 }
 
@@ -385,7 +387,7 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     bytes.exchange = moment.exchange;
     bytes.snapshot = snapshot_bytes(spec, is_lora, written_weights(model, spec, part, count),
                                     states - held.copied_states);
-    bytes.program = held.on_gpu ? 0 : program_bytes(spec.precision);
+    bytes.program = held.on_gpu ? 0 : program_bytes(spec);
     return bytes;
 }
 
