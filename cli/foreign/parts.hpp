@@ -22,9 +22,8 @@ void read_lora(const Config& config);
 // Reads the keys `optim` and `use_muon`. Adds a problem if Roll does not have the optimizer.
 void read_optimizer(const Config& config);
 
-// Reads Megatron's keys for the offload of the optimizer's state. Adds a problem if only a part of
-// the state is to be offloaded. Also reads the keys of Megatron and TRL for the offload of
-// activations.
+// Reads Megatron's keys for the offload of the optimizer's state, and the keys of Megatron and TRL
+// for the offload of activations.
 void read_offload(const Config& config);
 
 // Sets parallel.zero from `deepspeed`, `fsdp` and `use_distributed_optimizer`. `deepspeed` is

@@ -366,7 +366,7 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     const std::int64_t count = part_parameters(model, part);
     MemoryBytes bytes;
     const std::int64_t moving = count - held.frozen, states = held.states.value_or(2 * moving);
-    const Owned owned = held.owned.value_or(Owned{count, moving, states});
+    const Owned owned = held.owned.value_or(Owned{count, moving, states, held.outside});
     bytes.weights = owned.weights > 0 ? owned.weights * element
                                       : count * element - part.layers * layer_saving(m, element);
     // The frozen weights of a LoRA job have no main weights.
@@ -375,9 +375,11 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
         (is_lora ? owned.trained : owned.all) * copy_bytes(spec.precision, held.on_gpu);
     // On a CPU, the pages of frozen parameters' gradients are never written and take no memory.
     bytes.gradients = (owned.gradients ? owned.trained : held.on_gpu ? count : moving) * main;
-    (spec.optimizer.offload ? bytes.offloaded : bytes.moments) = owned.states * main;
-    if (spec.optimizer.offload && held.on_gpu)
-        bytes.offloaded += std::exchange(bytes.main_weights, 0);
+    bytes.moments = (owned.states - owned.outside.states) * main;
+    const std::int64_t outside =
+        held.on_gpu ? owned.outside.main * copy_bytes(spec.precision, true) : 0;
+    bytes.main_weights -= outside;
+    bytes.offloaded = owned.outside.states * main + outside;
     const StepValues values = step_values(m, spec, part, held, owned.gradients);
     bytes.offloaded += values.offloaded;
     bytes.updated = owned.trained * main;

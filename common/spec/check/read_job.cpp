@@ -80,6 +80,8 @@ std::vector<std::string> needs_of(const JobSpec& spec, const Json& document) {
     if (differs(member(train, "on_spike"), "ignore")) needs.emplace_back(kSpikes);
     if (differs(member(member(train, "optimizer"), "offload"), "none"))
         needs.emplace_back(kOffload);
+    const Json& share = member(member(train, "optimizer"), "offload_fraction");
+    if (share.is_number() && share != 1) needs.emplace_back(kOffloadFraction);
     if (differs(member(train, "activation_offload"), "none"))
         needs.emplace_back(kActivationOffload);
     const Json& exports = member(member(document, "export"), "every");

@@ -64,6 +64,18 @@ constexpr std::int64_t element_bytes(StateType type, std::int64_t main) {
     return type == StateType::Code ? 1 : type == StateType::Bf16 ? 2 : main;
 }
 
+// Returns the bytes of the optimizer state of `parameters` (states_of()). Counts only the kind of
+// state whose name has this ending; empty: all kinds. `main`: the bytes of a main weight.
+std::int64_t state_bytes(const spec::OptimizerSpec& options,
+                         std::span<const ParameterSpec> parameters, std::int64_t main,
+                         std::string_view ending = {});
+
+// Returns the number of parameters of a chunk, from the first on, whose state is outside the memory
+// of the device. This is the smallest number whose state has the share options.offload of the bytes
+// of all state. The shares of ranks that divide rows among them are about the same.
+std::size_t offloaded_count(const spec::OptimizerSpec& options,
+                            std::span<const ParameterSpec> parameters, std::int64_t main);
+
 // Returns the name endings (kAverage and so on) of all states that a parameter can have with these
 // options. The result has no duplicates.
 std::vector<std::string_view> all_endings(const spec::OptimizerSpec& options);

@@ -56,11 +56,15 @@ JobPipeline job_pipeline(const spec::TrainSpec& spec, const spec::ModelConfig& c
 
 TrainOptions train_options(const spec::TrainSpec& spec, const spec::ModelConfig& config) {
     TrainOptions options;
+    const std::int64_t main = plan::main_bytes(spec.precision);
     options.init = {.seed = spec.seed,
                     .std = config.init_std,
                     .dtype = dtype_of(spec.precision),
                     .draw = spec.model.from.empty(),
-                    .freeze = spec.model.freeze};
+                    .freeze = spec.model.freeze,
+                    .offloaded_count = [optimizer = spec.optimizer, main](const auto& specs) {
+                        return offloaded_count(optimizer, specs, main);
+                    }};
     options.optimizer = spec.optimizer;
     options.clip_grad = spec.optimizer.clip_grad;
     options.count_zeros = spec.metrics.grad_zeros;

@@ -205,7 +205,7 @@ Proof prove(const spec::TrainSpec& spec, const ModelSetup& model,
     proof.checkpoints = !setup.native.is_null();
     const Scratch scratch;
     LocalJob layout = in_layout(small, setup, scratch / "layout");
-    if (spec.optimizer.offload) layout.options.init.state_memory = file_memory(scratch / ".");
+    if (spec.optimizer.offload > 0) layout.options.init.state_memory = file_memory(scratch / ".");
     LocalJob one = on_one_rank(layout);
     one.saves_to = scratch / "one";
     if (spec.offloads_activations)

@@ -50,9 +50,10 @@ std::vector<Setting> settings(const spec::TrainSpec& spec) {
     if (spec.precision != spec::Precision::Bf16)
         all.push_back({"train.precision bf16",
                        [](spec::TrainSpec& s) { s.precision = spec::Precision::Bf16; }});
-    if (!spec.optimizer.offload)
-        all.push_back({"train.optimizer.offload state",
-                       [](spec::TrainSpec& s) { s.optimizer.offload = true; }});
+    if (spec.optimizer.offload < 1)
+        all.push_back({spec.optimizer.offload > 0 ? "train.optimizer.offload_fraction 1"
+                                                  : "train.optimizer.offload state",
+                       [](spec::TrainSpec& s) { s.optimizer.offload = 1; }});
     if (!spec.offloads_activations)
         all.push_back({"train.activation_offload saved",
                        [](spec::TrainSpec& s) { s.offloads_activations = true; }});

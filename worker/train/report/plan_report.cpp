@@ -408,7 +408,7 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu, int nodes) {
     json["recompute"] = recompute_json(spec, model, job.pipeline.recompute, on_gpu);
     json["optimizer"] = optimizer_json(spec, parameters);
     if (spec.loss.has_teacher()) json["teacher"] = teacher_json(spec, setup, on_gpu);
-    json["offload"] = {{"state", spec.optimizer.offload},
+    json["offload"] = {{"state", spec.optimizer.offload > 0},
                        {"activations", spec.offloads_activations}};
     add_memory(json, job);
     OrderedJson sent = {{"gradients", job.sent.gradients}};

@@ -116,20 +116,17 @@ JobBytes job_bytes(const spec::TrainSpec& spec, const spec::ModelConfig& model, 
         weights += size;
         if (!is_splittable(one)) unsplit += size;
     }
-    const bool keeps_main = !spec.optimizer.offload || !on_gpu;
+    const double kept = 1 - spec.optimizer.offload;
     const auto all = static_cast<double>(numel(specs));
     const auto trained = static_cast<double>(trainable_numel(specs));
     const auto of_each = [&](double bytes) { return bytes / all; };
     return {.weights = of_each(static_cast<double>(weights)),
             .unsplit = of_each(static_cast<double>(unsplit)),
-            .main = of_each((!keeps_main           ? 0
-                             : model.lora.is_set() ? trained
-                                                   : all) *
+            .main = of_each((on_gpu ? kept : 1) * (model.lora.is_set() ? trained : all) *
                             static_cast<double>(plan::copy_bytes(spec.precision, on_gpu))),
             .gradients = of_each((on_gpu ? all : trained) *
                                  static_cast<double>(plan::main_bytes(spec.precision))),
-            .states =
-                of_each(spec.optimizer.offload ? 0 : static_cast<double>(state_bytes(spec, specs))),
+            .states = of_each(kept * static_cast<double>(state_bytes(spec, specs))),
             .trained = trained / all,
             .unit = static_cast<double>(element * largest_unit(specs, element))};
 }

@@ -50,7 +50,9 @@ class MemoryTest(RankCase):
         many = {'train__micro_batch_size': 8, 'train__seq_length': 256, **wide}
         jobs = {
             'mostly parameters': self.job(**few),
-            'mostly parameters, offloaded': self.job(**few, model__vocab_size=32768, train__optimizer__offload='state'),
+            'mostly parameters, half offloaded': self.job(
+                **few, model__vocab_size=32768, train__optimizer__offload='state',
+                train__optimizer__offload_fraction=0.5),
             'mostly activations': self.job(**many),
             'mostly activations, offloaded': self.job(**many, train__activation_offload='saved'),
             'two micro-batches recomputed by twos, offloaded': self.job(
