@@ -14,22 +14,41 @@
 
 namespace roll::train {
 
+namespace {
+
+// Throws RankFailure(invalid) if a rank would hold more activations than parallel.activation_limit.
+// `name`: what set the schedule.
+void check_activations(const spec::ParallelSpec& parallel, const plan::PipelineSchedule& schedule,
+                       const std::vector<plan::Costs>& costs, const std::string& name) {
+    if (parallel.activation_limit == 0) return;
+    const plan::ScheduleReport report = need(plan::check(schedule, costs));
+    const auto most = std::ranges::max_element(report.peak_bytes);
+    if (*most > parallel.activation_limit)
+        throw RankFailure(2, name + "rank " + std::to_string(most - report.peak_bytes.begin()) +
+                                 " would hold " + std::to_string(*most) +
+                                 " bytes of activations; parallel.activation_limit is " +
+                                 std::to_string(parallel.activation_limit) +
+                                 " bytes; raise the limit, set a smaller train.micro_batch_size, "
+                                 "or choose another schedule");
+}
+
+}  // namespace
+
 plan::PipelineSchedule schedule_for(const spec::ParallelSpec& parallel, std::int64_t microbatches,
                                     const std::vector<plan::Costs>& costs) {
-    if (parallel.schedule_file.empty())
-        return need(plan::schedule_of(parallel, microbatches, costs));
+    if (parallel.schedule_file.empty()) {
+        plan::PipelineSchedule schedule = need(plan::schedule_of(parallel, microbatches, costs));
+        check_activations(parallel, schedule, costs,
+                          std::string("parallel.schedule: ") + name_of(parallel.schedule) + ": ");
+        return schedule;
+    }
     const std::string name = "parallel.schedule_file: " + parallel.schedule_file + ": ";
     auto schedule =
         plan::schedule_from_csv(need(read_regular_file(parallel.schedule_file)), parallel.pp,
                                 parallel.vpp, static_cast<int>(microbatches));
     if (!schedule) throw RankFailure(2, name + schedule.error().message);
-    const plan::ScheduleReport report = need(plan::check(*schedule, costs));
-    const auto most = std::ranges::max_element(report.peak_bytes);
-    if (parallel.activation_limit > 0 && *most > parallel.activation_limit)
-        throw RankFailure(2, name + "rank " + std::to_string(most - report.peak_bytes.begin()) +
-                                 " would hold " + std::to_string(*most) +
-                                 " bytes of activations; parallel.activation_limit is " +
-                                 std::to_string(parallel.activation_limit) + " bytes");
+    need(plan::check(*schedule, costs));
+    check_activations(parallel, *schedule, costs, name);
     return *std::move(schedule);
 }
 

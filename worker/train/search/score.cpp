@@ -175,10 +175,6 @@ LayoutScore measure(const spec::TrainSpec& spec, const spec::ModelConfig& model,
     const JobCost job = job_cost(spec, model, on_gpu);
     const std::vector<plan::Costs> plain =
         plan::stage_costs(model, spec, parts_of(job.pipeline, spec.parallel.tp));
-    const std::int64_t held = *std::ranges::max_element(job.report.peak_bytes);
-    if (spec.parallel.activation_limit > 0 && held > spec.parallel.activation_limit)
-        throw RankFailure(2, "a rank would hold " + plan::bytes_text(held) +
-                                 " of activations, more than parallel.activation_limit");
     LayoutScore score;
     score.bubble = job.report.bubble;
     score.memory = job.fullest().total();
