@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "tests/worker/train/device/simulated_device.hpp"
 #include "tests/worker/train/tiny_model.hpp"
 #include "worker/plan/element_bytes.hpp"
 #include "worker/train/model/disk_file.hpp"
@@ -45,7 +46,7 @@ struct Trained {
 
 // Trains with the share `offload` of the state in `memory`.
 Trained train_for(spec::OptimizerKind kind, at::ScalarType type, StateMemory memory,
-                  double offload = 1) {
+                  double offload = 1, at::Device device = at::kCPU) {
     const spec::ModelConfig config = model_for(kind, type != at::kBFloat16);
     const spec::OptimizerSpec options{.decays = {},
                                       .kind = kind,
@@ -58,6 +59,7 @@ Trained train_for(spec::OptimizerKind kind, at::ScalarType type, StateMemory mem
     Trained trained{make_parameters(parameter_specs(config, whole_chunk(config)),
                                     {.seed = 5,
                                      .dtype = type,
+                                     .device = device,
                                      .state_memory = std::move(memory),
                                      .offloaded_count = count}),
                     {}};
@@ -66,7 +68,7 @@ Trained train_for(spec::OptimizerKind kind, at::ScalarType type, StateMemory mem
     for (int step = 0; step < 2; ++step) {
         at::manual_seed(step);
         at::Tensor grad = p.flat_grad;
-        grad.normal_(0, 0.1);
+        grad.copy_(at::empty_like(grad, at::kCPU).normal_(0, 0.1));
         trained.optimizer->step(1e-3, 0.5);
     }
     trained.optimizer->swap_average();
@@ -138,6 +140,33 @@ TEST_F(Offload, EveryKindMakesTheSameBits) {
             EXPECT_GT(outside, 0);
             EXPECT_TRUE(at::equal(a.flat_weight, b.flat_weight)) << spec::name_of(kind) << type;
             EXPECT_TRUE(type != at::kBFloat16 || at::equal(a.flat_rest, b.flat_rest));
+        }
+    }
+}
+
+// On a GPU, the main weights of a parameter whose state is offloaded are offloaded, too.
+TEST_F(Offload, ADeviceMakesTheSameBitsAndKeepsTheOtherMainWeights) {
+    const auto type = at::kBFloat16;
+    const Trained plain = train_for(spec::OptimizerKind::AdamW, type, {}, 1, simulated_device());
+    for (const double offload : {0.5, 1.0}) {
+        std::int64_t outside = 0;
+        const auto memory = [&](std::int64_t size, const at::TensorOptions& options) {
+            outside += size;
+            return at::zeros({size}, options);
+        };
+        const Trained other =
+            train_for(spec::OptimizerKind::AdamW, type, memory, offload, simulated_device());
+        const Parameters& p = other.parameters;
+        EXPECT_EQ(p.offloaded == p.specs.size(), offload == 1);
+        const std::vector<ParameterSpec> first(
+            p.specs.begin(), p.specs.begin() + static_cast<std::ptrdiff_t>(p.offloaded));
+        EXPECT_EQ(p.flat_main_offloaded.numel(), numel(first));
+        EXPECT_EQ(p.flat_main.numel(), numel(p.specs) - numel(first));
+        EXPECT_EQ(outside, 4 * numel(first));  // main weights, two moments, the average
+        for (std::size_t i = 0; i < p.specs.size(); ++i) {
+            const Parameters& q = plain.parameters;
+            EXPECT_TRUE(at::equal(p.main[i].cpu(), q.main[i].cpu())) << p.specs[i].name;
+            EXPECT_TRUE(at::equal(p.weight[i].cpu(), q.weight[i].cpu())) << p.specs[i].name;
         }
     }
 }
