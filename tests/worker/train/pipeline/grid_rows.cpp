@@ -338,9 +338,14 @@ std::vector<Row> context_rows() {
     std::vector<Row> legal;
     for (Row& row : all_rows(taught, {1, 2}))
         if (problems(row).empty()) legal.push_back(std::move(row));
-    Tuples pairs = tuples_of(legal, 0);
-    std::erase_if(pairs, [](int pair) { return pair % kRadix / 16 != Cp; });
-    std::vector<Row> cells = cover(legal, pairs, 0, random);
+    const int triples = is_full() ? kAxes : 0;
+    Tuples wanted = tuples_of(legal, triples);
+    // Keeps the pairs and triples whose last axis is Cp.
+    std::erase_if(wanted, [](int tuple) {
+        const int above = tuple / (kRadix * kRadix);
+        return (above > 0 ? above - 1 : tuple % kRadix) / 16 != Cp;
+    });
+    std::vector<Row> cells = cover(legal, wanted, triples, random);
     std::vector<int> of_size(kValues[Cp].size(), 0);
     for (Row& cell : cells) cell[Again] = of_size[static_cast<std::size_t>(cell[Cp])]++ % kKinds;
     return cells;
