@@ -183,6 +183,7 @@ Reply too_many(const Error& error, const char* limit, std::chrono::milliseconds 
 }
 
 Reply Site::answer(const Request& request, bool counts) {
+    if (request.host.empty()) return refusal(400, "the request has no header Host");
     if (std::ranges::find(options_.hosts, request.host) == options_.hosts.end())
         return refusal(
             403, fmt::format("this server does not serve the host {}", request.host.substr(0, 100)),

@@ -98,12 +98,14 @@ TEST_F(SiteTest, ThePageNeedsNoTokenAndEverythingElseDoes) {
 }
 
 TEST_F(SiteTest, OtherHostsAndOriginsAreRefused) {
-    for (const char* host :
-         {"", "evil.example", "127.0.0.1", "127.0.0.1:84100", "localhost:8410"}) {
-        Request other = request("GET", "/");
+    Request other = request("GET", "/");
+    for (const char* host : {"evil.example", "127.0.0.1", "127.0.0.1:84100", "localhost:8410"}) {
         other.host = host;
         EXPECT_EQ(site.answer(other).status, 403) << host;
     }
+    other.host = "";
+    EXPECT_EQ(site.answer(other).status, 400);
+    EXPECT_EQ(message(site.answer(other)), "the request has no header Host");
     Request foreign = request("POST", "/api/v1/jobs/1/cancel");
     foreign.origin = "http://evil.example";
     EXPECT_EQ(site.answer(foreign).status, 403);
