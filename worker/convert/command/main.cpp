@@ -101,7 +101,7 @@ int run(int argc, char** argv) {
     roll::convert::Environment environment;
     environment.hooks.stopped = stop_is_pending;
     environment.check_manifest = check_manifest;
-    return roll::convert::run_command(*command, environment);
+    return roll::check_output("roll-convert", roll::convert::run_command(*command, environment));
 }
 
 }  // namespace
