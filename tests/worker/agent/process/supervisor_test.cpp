@@ -72,13 +72,11 @@ TEST_F(SupervisorTest, ACommandWhoseLogCannotBeMadeFailsWhenItWrites) {
 TEST_F(SupervisorTest, ACommandWhoseNamedLogCannotBeOpenedDoesNotStart) {
     for (const char* key : {"stdout", "stderr"}) {
         start(R"({"command": ["sh", "-c", "echo x; echo y > ran"], ")" + std::string(key) +
-                  R"(": ")" + folder_.path().string() + R"(", "workdir": ")" +
-                  folder_.path().string() + R"("})",
+                  R"(": ")" + folder_.string() + R"(", "workdir": ")" + folder_.string() + R"("})",
               1, "command");
         const Verdict verdict = wait<StartFailed>().verdict;
         EXPECT_EQ(verdict.outcome, Outcome::App);
-        EXPECT_EQ(verdict.reason,
-                  "cannot open log " + folder_.path().string() + ": Is a directory");
+        EXPECT_EQ(verdict.reason, "cannot open log " + folder_.string() + ": Is a directory");
         wait<Gone>();
         next_attempt();
     }

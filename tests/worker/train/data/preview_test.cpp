@@ -14,7 +14,7 @@ class Preview : public testing::Test {
   protected:
     std::vector<PreviewFile> of(const std::string& lines, std::int64_t seq_length = 0,
                                 spec::Truncation truncate = spec::Truncation::End) {
-        const std::string path = folder_.path() / "pairs.jsonl";
+        const std::string path = folder_ / "pairs.jsonl";
         std::ofstream(path, std::ios::binary) << lines;
         spec::TrainSpec spec;
         spec.data.train = {path};
@@ -111,7 +111,7 @@ TEST_F(Preview, AsJsonHasEachToken) {
 }
 
 TEST_F(Preview, OfALongTextShowsItsBeginning) {
-    const std::string path = folder_.path() / "long.txt";
+    const std::string path = folder_ / "long.txt";
     std::ofstream file(path, std::ios::binary);
     for (int line = 0; line < 150'000; ++line) file << "0123456789abcde\n";
     file.close();

@@ -199,7 +199,7 @@ TEST(Gathers, OfTwoProcessesEndWhileTheNextForwardRuns) {
     const TemporaryFolder folder;
     const std::vector<int> statuses = run_processes(2, [&](int rank) {
         at::set_num_threads(1);
-        GlooFabric fabric({.rendezvous_file = folder.path() / "rendezvous",
+        GlooFabric fabric({.rendezvous_file = folder / "rendezvous",
                            .nonce = "n",
                            .prefix = "1/1-1",
                            .rank = rank,
@@ -218,15 +218,14 @@ TEST(Gathers, OfTwoProcessesEndWhileTheNextForwardRuns) {
             noted.forward = {};
             step.run(own_batch(i, step), 1e-2);
         }
-        std::ofstream(folder.path() / std::to_string(rank))
-            << noted.bytes << ' ' << noted.in_forward;
+        std::ofstream(folder / std::to_string(rank)) << noted.bytes << ' ' << noted.in_forward;
         barrier(dp);
         return 0;
     });
     EXPECT_EQ(statuses, (std::vector<int>{0, 0}));
     for (const char* const rank : {"0", "1"}) {
         std::int64_t bytes = 0, in_forward = 0;
-        std::ifstream(folder.path() / rank) >> bytes >> in_forward;
+        std::ifstream(folder / rank) >> bytes >> in_forward;
         EXPECT_GT(bytes, 0);
         EXPECT_EQ(in_forward, bytes);
     }
