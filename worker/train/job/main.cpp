@@ -136,9 +136,10 @@ int generate(const Arguments& arguments) {
 
 // Measures a model on tasks and texts.
 int evaluate(const Arguments& arguments) {
-    need_input(convert::detect_format(arguments.evaluation.directory));
+    need_file(arguments.evaluation.directory);
     for (const std::string& file : arguments.evaluation.tasks) need_file(file);
     for (const std::string& file : arguments.evaluation.texts) need_file(file);
+    need_input(convert::detect_format(arguments.evaluation.directory));
     set_threads(1);
     const OrderedJson json = evaluate_model(arguments.evaluation);
     const std::string text =
