@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/files.hpp"
+#include "tests/temporary_folder.hpp"
 #include "tests/worker/train/processes.hpp"
 #include "worker/checkpoint/state.hpp"
 #include "worker/train/model/model_setup.hpp"
