@@ -66,12 +66,13 @@ std::int64_t lora_magnitudes(const spec::ModelConfig& m, std::int64_t layers) {
     return count;
 }
 
-// Returns the number of weights in the matrix products of `layers` layers, including LoRA factors.
-// A layer has four products: qkv, attention output, gate and up, and down.
+// Returns the number of weights with which a token is multiplied in `layers` layers, including LoRA
+// factors. A layer has four products: qkv, attention output, gate and up, and down. With experts, a
+// layer also has the router's product, and the last two products of each of the token's experts.
 std::int64_t products_of(const spec::ModelConfig& m, std::int64_t layers) {
     const std::int64_t attention = m.heads * m.head_dim, keys = m.kv_heads * m.head_dim;
     return layers * (m.hidden * (attention + 2 * keys) + attention * m.hidden +
-                     3 * m.hidden * m.intermediate) +
+                     3 * m.hidden * m.intermediate * m.blocks_per_token() + m.experts * m.hidden) +
            lora_factors(m, layers);
 }
 
@@ -79,7 +80,8 @@ std::int64_t parameters_of(const spec::ModelConfig& m, std::int64_t layers) {
     const std::int64_t norms = m.hidden * (m.post_norms ? 4 : 2) + (m.qk_norm ? 2 * m.head_dim : 0);
     const std::int64_t biases =
         (m.qkv_bias ? (m.heads + 2 * m.kv_heads) * m.head_dim : 0) + (m.out_bias ? m.hidden : 0);
-    return products_of(m, layers) + lora_magnitudes(m, layers) + layers * (norms + biases);
+    return products_of(m, layers) + lora_magnitudes(m, layers) +
+           layers * (norms + biases + m.unused_per_token());
 }
 
 Rows rows_of(const spec::TrainSpec& spec, int tp) {
@@ -108,8 +110,9 @@ std::int64_t layer_workspace(const spec::ModelConfig& m, const spec::TrainSpec& 
     const std::int64_t steps = m.activation == spec::Activation::GeluTanh ? 6 : 4;
     const std::int64_t qkv =
         spec.data.documents_apart ? (m.heads + 2 * m.kv_heads) * m.head_dim : 0;
-    return rank_tokens(spec) * (2 * m.hidden + steps * m.intermediate + qkv) +
-           context_workspace(m, spec);
+    const std::int64_t block =
+        m.experts > 0 ? experts_workspace(m) : 2 * m.hidden + steps * m.intermediate;
+    return rank_tokens(spec) * (block + qkv) + context_workspace(m, spec);
 }
 
 // Returns true if the stage saves its input for backward.
@@ -165,8 +168,8 @@ LayerFlops layer_flops(const spec::ModelConfig& m, const spec::TrainSpec& spec,
                       positions_seen(static_cast<double>(spec.seq_length),
                                      static_cast<double>(m.window_of(layer))),
             .out = product(m.hidden, attention),
-            .gate_up = product(2 * m.intermediate, m.hidden),
-            .down = product(m.hidden, m.intermediate)};
+            .gate_up = product(2 * m.intermediate * m.blocks_per_token() + m.experts, m.hidden),
+            .down = product(m.hidden, m.intermediate * m.blocks_per_token())};
 }
 
 // Returns the number of weights that one replica copies for a checkpoint of the stage: all of the

@@ -151,9 +151,12 @@ std::optional<ParallelSpec> pipeline_of(const Json& document) {
 void check_tensor(const Json& document, std::vector<Problem>& problems) {
     const std::int64_t tp = positive(document, "/parallel/tp").value_or(1);
     if (tp > kLargestAxis) return;
-    const TensorSizes sizes{.heads = positive(document, "/model/num_attention_heads"),
-                            .kv_heads = positive(document, "/model/num_key_value_heads"),
-                            .intermediate = positive(document, "/model/intermediate_size")};
+    // With experts, ranks share the inner columns of each expert.
+    const auto of_expert = positive(document, "/model/moe_intermediate_size");
+    const TensorSizes sizes{
+        .heads = positive(document, "/model/num_attention_heads"),
+        .kv_heads = positive(document, "/model/num_key_value_heads"),
+        .intermediate = of_expert ? of_expert : positive(document, "/model/intermediate_size")};
     const ParallelSpec parallel{.tp = static_cast<int>(tp),
                                 .sequence = key_at(document, "/parallel/sequence") == true};
     append(problems, tensor_problems(parallel, sizes));

@@ -36,12 +36,14 @@ constexpr const char* kGpuPacked = "gpu_packed";
 
 constexpr const char* kTexts = "texts";      // for data.texts
 constexpr const char* kContext = "context";  // for parallel.cp above 1
+constexpr const char* kExperts = "experts";  // for model.num_experts and model.num_local_experts
 
 inline std::vector<std::string> features() {
     return {
         kGangs,  kScripts,   kLogNames,          kSlotsPerRank, kBatch,     kContainer, kFiles,
         kShell,  kTorchDist, kLongRows,          kLoraLayers,   kLoraFrom,  kSpikes,    kExports,
-        kStages, kOffload,   kActivationOffload, kGpuLayouts,   kGpuPacked, kTexts,     kContext};
+        kStages, kOffload,   kActivationOffload, kGpuLayouts,   kGpuPacked, kTexts,     kContext,
+        kExperts};
 }
 
 }  // namespace roll::spec

@@ -50,7 +50,7 @@ Result<ModelSource> read_model(const Json& json) {
     model.adapters = reader.get_or("adapters", model.adapters);
     model.optimizer = reader.get_or("optimizer", model.optimizer);
     ROLL_TRY_VOID(reader.finish_lenient());
-    Json sizes = model.from.empty() ? json : dropouts_of(json);
+    Json sizes = model.from.empty() ? json : overridden_of(json);
     for (const char* key : {"family", "from", "freeze", "adapters", "optimizer"}) sizes.erase(key);
     model.hf_config = sizes.dump();
     return model;

@@ -122,7 +122,8 @@ Layer Chunk::layer(std::int64_t index, const Sequences& sequences, ops::Place pl
             part_.recompute_of(index),
             false,
             {},
-            &lengths_};
+            &lengths_,
+            sequences.balance};
 }
 
 // Returns the layer with dropout on the inputs of the LoRA factors, as in training.
@@ -305,6 +306,7 @@ at::Tensor Chunk::forward(int microbatch, const Microbatch& data, const at::Tens
     saved.layers.resize(static_cast<std::size_t>(layers(part_)));
     saved.parked.resize(saved.layers.size() + 1);
     saved.sequences = sequences_of(data);
+    saved.sequences.balance = balance_of(config_, data, rule);
     at::Tensor x_MC = embed(data, hidden_MC, saved.sequences.rows);
     if (part_.pre) add_noise(data, rule, saved.sequences.rows, main_type(parameters_), x_MC);
     for (std::int64_t i = 0; i < std::ssize(saved.layers); ++i) {

@@ -342,7 +342,10 @@ plan::Untrained untrained_of(const spec::TrainSpec& spec, const spec::ModelConfi
         const bool looked_up = one.name.starts_with("embedding.") && !model.tied;
         const bool keeps = one.frozen || matches_any(spec.model.freeze, one.name);
         if (one.sizes.size() < 2 || looked_up || !keeps) continue;
-        untrained.elements += c10::multiply_integers(one.sizes);
+        const bool is_expert = one.name.find(".experts.") != std::string::npos;
+        const std::int64_t elements = c10::multiply_integers(one.sizes);
+        untrained.elements +=
+            is_expert ? elements * model.experts_per_token / model.experts : elements;
     }
     return untrained;
 }

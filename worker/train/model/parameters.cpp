@@ -89,7 +89,8 @@ void pack_base(std::vector<ParameterSpec>& specs, const spec::ModelConfig& c) {
 void add_layer(std::vector<ParameterSpec>& specs, const spec::ModelConfig& c, std::int64_t layer) {
     const std::string prefix = "decoder.layers." + std::to_string(layer) + ".";
     const std::int64_t qkv = (c.heads + 2 * c.kv_heads) * c.head_dim;
-    const auto add = [&](const char* name, std::vector<std::int64_t> sizes, double start = -1) {
+    const auto add = [&](const std::string& name, std::vector<std::int64_t> sizes,
+                         double start = -1) {
         specs.push_back({prefix + name, std::move(sizes), 1, start});
     };
     const double one = norm_start(c);
@@ -104,6 +105,16 @@ void add_layer(std::vector<ParameterSpec>& specs, const spec::ModelConfig& c, st
     if (c.out_bias) add("self_attention.linear_proj.bias", {c.hidden}, 0);
     add_lora_factors(specs, c, layer, prefix + "self_attention.linear_proj", {Out});
     if (c.post_norms) add("self_attention.linear_proj.post_layernorm.weight", {c.hidden}, one);
+    if (c.experts > 0) {
+        add("pre_mlp_layernorm.weight", {c.hidden}, one);
+        add("mlp.router.weight", {c.experts, c.hidden});
+        for (std::int64_t expert = 0; expert < c.experts; ++expert) {
+            const std::string of = "mlp.experts.local_experts." + std::to_string(expert);
+            add(of + ".linear_fc1.weight", {2 * c.intermediate, c.hidden});
+            add(of + ".linear_fc2.weight", {c.hidden, c.intermediate});
+        }
+        return;
+    }
     add("mlp.linear_fc1.layer_norm_weight", {c.hidden}, one);
     add("mlp.linear_fc1.weight", {2 * c.intermediate, c.hidden});
     add_lora_factors(specs, c, layer, prefix + "mlp.linear_fc1", {Gate, Up});

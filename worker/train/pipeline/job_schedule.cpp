@@ -35,7 +35,7 @@ plan::PipelineSchedule schedule_for(const spec::ParallelSpec& parallel, std::int
 
 JobPipeline job_pipeline(const spec::TrainSpec& spec, const spec::ModelConfig& config,
                          bool on_gpu) {
-    check_layout(spec, config);
+    check_layout(spec, config, on_gpu);
     const spec::ParallelSpec p = with_stages(spec, config);
     JobPipeline job;
     job.chunks = trained_chunks(config, stage_split(p), spec.model.freeze);

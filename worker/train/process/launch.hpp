@@ -18,7 +18,7 @@ void check_spec(const spec::TrainSpec& spec);
 
 // Checks the parallel axes against the sizes of the model, because check_spec() does not know these
 // sizes. Throws as check_spec() does, with all problems in one message.
-void check_layout(const spec::TrainSpec& spec, const spec::ModelConfig& model);
+void check_layout(const spec::TrainSpec& spec, const spec::ModelConfig& model, bool on_gpu);
 
 spec::TrainSpec checked_spec(const protocol::Launch& launch);
 

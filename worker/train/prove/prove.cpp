@@ -65,6 +65,10 @@ ModelSetup small_model(const ModelSetup& model, const spec::ModelConfig& small) 
                          {"kv_channels", small.head_dim},
                          {"ffn_hidden_size", small.intermediate},
                          {"padded_vocab_size", small.vocab}});
+    if (small.experts == 0) return setup;
+    setup.native.update({{"num_moe_experts", small.experts},
+                         {"moe_ffn_hidden_size", small.intermediate},
+                         {"moe_layer_freq", 1}});
     return setup;
 }
 

@@ -188,6 +188,10 @@ void note_result(Record& record, const std::string& prefix, const StepResult& re
     note_number(record, prefix + "grad_zeros", static_cast<double>(result.grad_zeros.value_or(-1)));
     if (result.pairs) note_pairs(record, prefix, *result.pairs);
     if (result.divergence) note_number(record, prefix + "divergence", *result.divergence);
+    if (result.experts) {
+        note_number(record, prefix + "balance", result.experts->loss);
+        note_number(record, prefix + "expert_load", result.experts->fullest);
+    }
     for (const LayerNorms& layer : result.layers) {
         note_number(record, prefix + "norms." + layer.name + ".grad", layer.grad);
         note_number(record, prefix + "norms." + layer.name + ".weight", layer.weight);
