@@ -116,12 +116,10 @@ std::vector<JobSpec> read_chain(Json& document, const std::string& base,
     std::vector<JobSpec> jobs;
     if (!document.contains("then") || !document["then"].is_array()) return jobs;
     for (std::size_t i = 0; i < document["then"].size(); ++i) {
+        if (!document["then"][i].is_object()) continue;  // check() reports it
         ParsedJob job = check_job(document["then"][i], base);
-        for (Problem& problem : job.problems) {
-            const std::string dot = problem.path.empty() ? "" : ".";
-            problems.push_back(
-                {fmt::format("then[{}]{}{}", i, dot, problem.path), problem.message});
-        }
+        for (Problem& problem : job.problems)
+            problems.push_back(at_path(fmt::format("then[{}]", i), std::move(problem)));
         if (!job.ok()) continue;
         document["then"][i] = Json::parse(job.spec.document.text());
         jobs.push_back(std::move(job.spec));
