@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <csignal>
 #include <cstring>
@@ -155,6 +156,15 @@ std::optional<int> slurm_count(std::string_view text) {
     const auto number = slurm_number(text);
     if (!number || *number * factor > 1'000'000'000) return std::nullopt;
     return static_cast<int>(*number * factor);
+}
+
+std::optional<int> slurm_gres(std::string_view name, std::string_view text) {
+    const std::vector<std::string> words = split_at(text.substr(0, text.find('(')), ':');
+    if (words.front() != name || words.size() > 3) return std::nullopt;
+    const bool has_number =
+        words.size() == 3 ||
+        (words.size() == 2 && std::isalpha(static_cast<unsigned char>(words.back()[0])) == 0);
+    return has_number ? slurm_count(words.back()) : 1;
 }
 
 std::optional<std::int64_t> slurm_mebibytes(std::string_view text) {
