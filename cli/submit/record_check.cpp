@@ -1,18 +1,14 @@
 #include <algorithm>
-#include <cerrno>
-#include <csignal>
 #include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
 
 #include <fmt/format.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "cli/submit/checks.hpp"
 #include "common/files.hpp"
-#include "common/io/process.hpp"
+#include "common/io/run.hpp"
 #include "common/json.hpp"
 #include "common/json_records.hpp"
 #include "common/spec/train/preference.hpp"
@@ -32,26 +28,11 @@ constexpr std::size_t kRecordMax = 16 << 20;  // bytes; larger first records are
 // Returns the first row of a .parquet as JSON; an empty text if roll-parquet is not installed or
 // cannot read the file.
 std::string first_row(const std::string& file) {
-    auto pipe = io::make_pipe();
-    if (!pipe) return "";
-    io::Spawn spawn;
-    spawn.arguments = {fs::path(io::own_program()).parent_path() / "roll-parquet", file};
-    spawn.environment = io::current_environment();
-    spawn.descriptors = {{pipe->write.get(), STDOUT_FILENO}};
-    spawn.death_signal = SIGKILL;
-    const auto pid = io::spawn(spawn);
-    if (!pid) return "";
-    pipe->write.reset();
-    std::string text;
-    char buffer[16'384];
-    for (ssize_t got = 1; got > 0 || (got < 0 && errno == EINTR);) {
-        got = ::read(pipe->read.get(), buffer, sizeof buffer);
-        if (got > 0) text.append(buffer, static_cast<std::size_t>(got));
-        if (text.find('\n') != std::string::npos || text.size() > kRecordMax) break;
-    }
-    ::kill(*pid, SIGKILL);
-    while (::waitpid(*pid, nullptr, 0) < 0 && errno == EINTR) {}
-    return text.substr(0, text.find('\n'));
+    const auto done =
+        io::run({.arguments = {fs::path(io::own_program()).parent_path() / "roll-parquet", file},
+                 .environment = io::current_environment()},
+                {.output_max = kRecordMax});
+    return done ? done->output.substr(0, done->output.find('\n')) : "";
 }
 
 // Returns the first record of a file; an empty text if this machine cannot read the file, or if the
