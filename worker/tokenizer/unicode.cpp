@@ -115,19 +115,9 @@ char32_t next_code_point(const char*& at) {
 }
 
 void append_utf8(std::string& text, char32_t code) {
-    const auto put = [&](char32_t byte) { text.push_back(static_cast<char>(byte)); };
-    if (code < 0x80) return put(code);
-    if (code < 0x800) {
-        put(0xC0 | code >> 6);
-    } else if (code < 0x10000) {
-        put(0xE0 | code >> 12);
-        put(0x80 | (code >> 6 & 0x3F));
-    } else {
-        put(0xF0 | code >> 18);
-        put(0x80 | (code >> 12 & 0x3F));
-        put(0x80 | (code >> 6 & 0x3F));
-    }
-    put(0x80 | (code & 0x3F));
+    utf8proc_uint8_t bytes[4];
+    const auto size = utf8proc_encode_char(static_cast<utf8proc_int32_t>(code), bytes);
+    text.append(reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(size));
 }
 
 std::size_t valid_prefix(std::string_view text) {
