@@ -9,6 +9,7 @@
 #include "cli/job/git.hpp"
 #include "cli/show/layout_view.hpp"
 #include "cli/text/render.hpp"
+#include "cli/text/text_width.hpp"
 #include "common/counted.hpp"
 #include "common/spec/schema/units.hpp"
 
@@ -111,12 +112,7 @@ std::string ranks_text(const Json& ranks) {
 
 std::string indent(const std::string& text) {
     std::string out;
-    std::size_t from = 0;
-    while (from < text.size()) {
-        const std::size_t end = std::min(text.find('\n', from), text.size());
-        out += "  " + text.substr(from, end - from) + "\n";
-        from = end + 1;
-    }
+    for (const std::string& line : lines_of(text)) out += "  " + line + "\n";
     return out;
 }
 

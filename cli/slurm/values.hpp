@@ -8,12 +8,10 @@
 #include <string_view>
 #include <vector>
 
+#include "common/split.hpp"
 #include "common/time.hpp"
 
 namespace roll::cli {
-
-// Splits the text at each separator. For example, "a,,b" has three parts.
-std::vector<std::string> split_at(std::string_view text, char separator);
 
 // Parses a number without a sign. Returns nullopt if the text is not such a number, or if the
 // number is too large for an int.

@@ -17,6 +17,7 @@
 #include "common/spec/check/check_job.hpp"
 #include "common/spec/schema/schema.hpp"
 #include "common/spec/train/preference.hpp"
+#include "common/split.hpp"
 #include "common/yaml/yaml.hpp"
 
 namespace roll::cli {
@@ -97,10 +98,7 @@ Result<void> translate_foreign(Source& source) {
 // nullopt if any other line is not a JSON object.
 std::optional<std::vector<Json>> read_json(std::string_view text) {
     std::vector<Json> documents;
-    for (std::size_t from = 0; from < text.size();) {
-        const std::size_t end = std::min(text.find('\n', from), text.size());
-        const std::string_view line = text.substr(from, end - from);
-        from = end + 1;
+    for (const std::string& line : split_at(text, '\n')) {
         const std::size_t begin = line.find_first_not_of(" \t\r");
         if (begin == std::string_view::npos || line[begin] == '#' || line == "---") continue;
         Json json = Json::parse(line, nullptr, false);

@@ -12,6 +12,7 @@
 #include "common/files.hpp"
 #include "common/number.hpp"
 #include "common/spec/schema/nearest.hpp"
+#include "common/split.hpp"
 #include "common/yaml/yaml.hpp"
 
 namespace roll::cli {
@@ -113,13 +114,9 @@ Result<std::map<std::string, std::string>> names_in(const std::string& file, con
 
 Result<Format> read_list(const std::string& text, const Fields& fields) {
     Format format;
-    for (std::size_t from = 0; from <= text.size();) {
-        const std::size_t end = std::min(text.find(',', from), text.size());
-        format.fields.push_back(text.substr(from, end - from));
-        from = end + 1;
-        if (!is_known(format.fields.back(), fields))
-            return no_such_field(text, format.fields.back(), fields);
-    }
+    format.fields = split_at(text, ',');
+    for (const std::string& field : format.fields)
+        if (!is_known(field, fields)) return no_such_field(text, field, fields);
     return format;
 }
 

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "common/split.hpp"
+
 namespace roll::cli {
 namespace {
 
@@ -113,12 +115,8 @@ std::string pad_text(std::string text, std::size_t columns, bool right) {
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
-    std::vector<std::string> lines;
-    for (std::size_t from = 0; from < text.size();) {
-        const std::size_t end = std::min(text.find('\n', from), text.size());
-        lines.push_back(text.substr(from, end - from));
-        from = end + 1;
-    }
+    std::vector<std::string> lines = split_at(text, '\n');
+    if (lines.back().empty()) lines.pop_back();
     return lines;
 }
 
