@@ -280,8 +280,7 @@ TEST_F(SiteTest, AClientThatSendsTooManyRequestsIsToldWhenToSendMore) {
         return with(authorization).status;
     };
     EXPECT_EQ(status("Bearer roll_read"), 200);
-    for (int i = 0; i < RateLimit::kBurstSeconds + 5; ++i)
-        with("Bearer roll_none" + std::to_string(i));
+    for (int i = 0; i < Site::kBurstSeconds + 5; ++i) with("Bearer roll_none" + std::to_string(i));
     EXPECT_EQ(status("Bearer roll_none"), 429) << "made-up tokens count for the address";
     const auto before = asked.size();
     EXPECT_EQ(status("Bearer roll_another"), 429);
@@ -290,7 +289,7 @@ TEST_F(SiteTest, AClientThatSendsTooManyRequestsIsToldWhenToSendMore) {
     EXPECT_EQ(status(""), 429) << "the page";
     made.target = "/api/v1/totals";
     EXPECT_EQ(status("Bearer roll_read"), 200) << "a valid token behind the same address";
-    for (int i = 0; i < RateLimit::kBurstSeconds + 5; ++i) with("Bearer roll_read");
+    for (int i = 0; i < Site::kBurstSeconds + 5; ++i) with("Bearer roll_read");
     const Reply refused = with("Bearer roll_read");
     EXPECT_EQ(refused.status, 429);
     EXPECT_EQ(refused.retry_after_s, 1);
