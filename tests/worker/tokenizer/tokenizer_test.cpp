@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/base64.hpp"
 #include "common/json.hpp"
 #include "worker/tokenizer/ids_end.hpp"
 #include "worker/tokenizer/normal_form.hpp"
@@ -283,21 +284,6 @@ std::string charsmap_of_one_letter() {
     put(static_cast<std::uint32_t>(4 * units.size()));
     for (const std::uint32_t unit : units) put(unit);
     return bytes + std::string("bc\0", 3);
-}
-
-std::string to_base64(const std::string& bytes) {
-    constexpr std::string_view kDigits =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    std::string text;
-    for (std::size_t bit = 0; bit < 8 * bytes.size(); bit += 6) {
-        unsigned digit = 0;
-        for (std::size_t i = bit; i < bit + 6; ++i) {
-            const bool on = i < 8 * bytes.size() && (bytes[i / 8] >> (7 - i % 8) & 1);
-            digit = digit << 1 | static_cast<unsigned>(on);
-        }
-        text += kDigits[digit];
-    }
-    return text;
 }
 
 TEST(Precompiled, ReplacesCharactersAndKeepsTheRest) {
