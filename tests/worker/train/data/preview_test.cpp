@@ -97,6 +97,12 @@ TEST_F(Preview, FitsTheTerminal) {
         at = end + 1;
     }
     EXPECT_GT(lines, 10U);
+    // 40 letters of Hebrew, each with a vowel that takes no column
+    std::string letters;
+    for (int i = 0; i < 40; ++i) letters += "\u05e9\u05b8";
+    EXPECT_NE(text(R"({"prompt": "q", "completion": ")" + letters + "\"}", {.columns = 60})
+                  .find("{+" + letters + "+}"),
+              std::string::npos);
 }
 
 TEST_F(Preview, AsJsonHasEachToken) {
