@@ -31,9 +31,9 @@ double flops_of_unit(const spec::TrainSpec& spec, const spec::ModelConfig& model
                      std::span<const plan::Costs> costs) {
     double units = 0;
     for (const plan::Costs& cost : costs) units += work(cost);
-    const auto tokens = static_cast<double>(plan::microbatch_tokens(spec));
-    const double flops = plan::flops_per_token(model, spec.seq_length).causal * tokens;
-    return flops / (spec.parallel.tp * spec.parallel.cp) / units * (tokens + kRowsMore) / tokens;
+    const double rows = static_cast<double>(plan::rank_tokens(spec)) + kRowsMore;
+    const double flops = plan::flops_per_token(model, spec.seq_length).causal * rows;
+    return flops / spec.parallel.tp / units;
 }
 
 // Estimates the time for which a rank is idle while the pipeline fills and drains, as a share of
@@ -164,7 +164,9 @@ LayoutScore estimate(const spec::TrainSpec& spec, const spec::ModelConfig& model
     LayoutScore score;
     score.microbatches = spec.microbatches();
     score.sent = static_cast<std::int64_t>(replica_bytes(spec, most)) + stage_bytes(spec, model) +
-                 plan::tensor_bytes(model, spec, parts.front(), again) * p.vpp;
+                 (plan::tensor_bytes(model, spec, parts.front(), again) +
+                  plan::context_bytes(model, spec, parts.front(), again)) *
+                     p.vpp;
     score.time = (m * slowest + fill) * unit + kFlopsPerByte * static_cast<double>(score.sent);
     for (std::size_t stage = 0; stage < busy.size(); ++stage) {
         const double live = std::min(m, static_cast<double>(p.pp));
