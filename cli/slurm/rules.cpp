@@ -384,7 +384,7 @@ void Translation::read_export_file() {
     const SbatchOption* const option = find("export-file");
     if (option == nullptr) return;
     const auto text = read_regular_file(option->value);
-    if (!text) return refuse(*option, "a file that rollctl can read, but " + text.error().message);
+    if (!text) return refuse(*option, "a readable file (" + text.error().message + ")");
     for (const std::string& word : split_at(*text, '\0')) {
         const std::size_t equals = word.find('=');
         if (word.empty()) continue;

@@ -103,7 +103,7 @@ std::string out_of_memory_text(const spec::TrainSpec& given, const spec::ModelCo
     const auto planned = memory_of(spec, model, stage, on_gpu);
     if (!planned) return text;
     const plan::MemoryBytes& m = *planned;
-    text += "; the plan of this rank is " + plan::bytes_text(m.total()) + ", the largest parts " +
+    text += "; planned for this rank: " + plan::bytes_text(m.total()) + "; the largest parts: " +
             largest({{"activations", m.activations},
                      {"workspace", m.workspace},
                      {"gradients", m.gradients},

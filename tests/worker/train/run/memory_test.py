@@ -208,7 +208,7 @@ class MemoryTest(RankCase):
         text = attempt.said('failed')[0]['message']
         print(text)
         self.assertIn('out of memory during step 1, forward of micro-batch 0: no room for ', text)
-        self.assertIn('the largest parts activations ', text)
+        self.assertIn('the largest parts: activations ', text)
         self.assertIn('parallel.recompute full saves ', text)
         self.assertEqual(text.count(' saves '), 3)
 
