@@ -201,10 +201,10 @@ struct StepValues {
 };
 
 // Returns the moment of a step at which the rank needs the most memory. Backward of the step's last
-// micro-batch goes from the last chunk to the first. During the backward of a chunk, the rank still
-// has the activations of the lower chunks. Meanwhile, the sums of the higher chunks' gradients over
-// the replicas are unfinished. With ZeRO-2, the gradients of each micro-batch are summed, so sums
-// of the previous micro-batch are unfinished in all chunks.
+// micro-batch goes from the last chunk to the first. During the backward of a chunk, the rank holds
+// the activations of the lower chunks, and the buffers of the higher chunks, whose gradients are
+// still being summed over the replicas. With ZeRO-2, the gradients are summed after each
+// micro-batch, so the rank also holds buffers of the previous micro-batch in all chunks.
 Moment step_moment(const Held& held, const StepValues& values, const StagePart& part, bool tied,
                    bool several, std::int64_t main) {
     Moment most{values.activations + values.workspace, 0};

@@ -14,7 +14,8 @@ namespace roll::train {
 // padding at its end, so that all ranks have equally many rows.
 struct ContextRows {
     std::int64_t positions = 0;  // length of the sequences without padding
-    // The whole rows of all ranks, rank after rank; int64 [ranks M], on the CPU
+    // For each row of each rank, rank after rank: its index among the whole rows; int64 [ranks M],
+    // on the CPU
     at::Tensor row_W = {};
     // The position of each of this rank's rows within its segment; int64 [M], on the CPU
     at::Tensor position_M = {};

@@ -219,8 +219,8 @@ void allocate_packed(Parameters& p) {
 
 void allocate(Parameters& p, const InitOptions& options) {
     std::int64_t own = 0, trained = 0, stored = 0;
-    // `has_gaps`: frozen parameters have gradients. `has_base`: LoRA's base has main weights. These
-    // gradients and weights are never used.
+    // `has_gaps`: some parameters are frozen, and their gradients are never used. `has_base`: LoRA
+    // has a base, and the base's main weights are never used. Small pages save the memory of both.
     bool has_gaps = false, has_base = false;
     for (std::size_t i = 0; i < p.specs.size(); ++i) {
         const auto size = c10::multiply_integers(rows_sizes(p.specs[i], p.own[i].count));
