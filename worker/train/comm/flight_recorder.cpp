@@ -14,8 +14,8 @@ using Clock = std::chrono::steady_clock;
 // A rank counts as not responding if it publishes nothing during this number of periods.
 constexpr std::int64_t kLookPeriods = 3;
 
-// Longest time that explain() blocks, in addition to ten publishing periods. Without a limit,
-// explain() would block forever if the store does not respond.
+// explain() blocks for at most this time plus ten publishing periods. Without a limit, it would
+// block forever if the store does not respond.
 constexpr std::chrono::seconds kExplainingMax{60};
 
 // Returns the name of the sequence in which a transfer is numbered. All collectives of a group form

@@ -50,7 +50,7 @@ class LocalGroup {
         int missing = 0;
         int unread = 0;     // number of ranks that have not yet waited for the result
         at::Tensor result;  // defined once all ranks have arrived
-        at::Tensor before;  // result of the last collective with the same Site and size
+        at::Tensor before;  // result of the previous collective with the same Site and size
     };
     struct Message {
         Transfer sent;

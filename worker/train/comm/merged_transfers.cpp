@@ -27,8 +27,8 @@ struct Sequence {
 using GroupKey = std::pair<std::string, int>;
 
 struct Group {
-    // key: a rank's number in the group; value: its number in the job. Only ranks whose text is
-    // known.
+    // key: a rank's number in the group; value: its number in the job. Ranks whose text is not
+    // known are left out.
     std::map<int, int> ranks;
     std::map<std::string, Sequence> sequences;
 };
