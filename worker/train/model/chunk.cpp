@@ -86,7 +86,8 @@ Chunk::Chunk(const spec::ModelConfig& config, const ChunkSpec& chunk, const Init
     gathered_ = std::make_unique<GatheredWeights>(parameters_, std::move(units), *dp);
 }
 
-// Every use of weights is in the scope of a HeldUnit. Only the weights of the last norm need none.
+// Weights are used only in the scope of a HeldUnit. The weights of the last norm are an exception:
+// they belong to no unit, because each rank stores them whole.
 HeldUnit Chunk::hold(int unit, int next, bool again) const {
     const auto i = static_cast<std::size_t>(unit);
     if (await_) await_(i < places_.first.size() ? places_.first[i] - 1 : head());

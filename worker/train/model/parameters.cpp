@@ -219,8 +219,9 @@ void allocate_packed(Parameters& p) {
 
 void allocate(Parameters& p, const InitOptions& options) {
     std::int64_t own = 0, trained = 0, stored = 0;
-    // `has_gaps`: frozen parameters have gradients. `has_base`: LoRA's base has main weights. These
-    // gradients and weights are never used.
+    // `has_gaps`: gradients are also allocated for frozen parameters. `has_base`: main weights are
+    // also allocated for LoRA's base. This memory is never used. With small pages, it takes almost
+    // no space.
     bool has_gaps = false, has_base = false;
     for (std::size_t i = 0; i < p.specs.size(); ++i) {
         const auto size = c10::multiply_integers(rows_sizes(p.specs[i], p.own[i].count));

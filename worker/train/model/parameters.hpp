@@ -60,8 +60,9 @@ struct Parameters {
     std::vector<layout::Rows> own;  // the rows that this rank updates
     bool is_shared = false;         // true: other ranks update other rows
     std::vector<bool> is_split;     // per parameter; true: other ranks store other rows of `weight`
-    // Gradients of the rows `own`: views of `grad` or, with a stage (GradStage), tensors of trained
-    // parameters. With a stage, a tensor of `grad` exists only while the stage provides its memory.
+    // Gradients of the rows `own`. Without a stage (GradStage), they are views of `grad`. With a
+    // stage, they are views of flat_own_grad; those of frozen parameters are undefined. A tensor
+    // of `grad` then exists only while the stage provides its memory.
     std::vector<at::Tensor> own_grad;
     at::Tensor flat_own_grad;  // undefined unless gradients are staged
     GradStage* stage = nullptr;

@@ -68,7 +68,8 @@ TensorShard tensor_shard(const spec::ModelConfig& config, const std::string& nam
     // With sequence parallelism, linear_proj.bias is not partial, because each rank gets the
     // gradients of all rows.
     const bool of_lora = name.find(".lora_") != std::string::npos;
-    // The score is not partial either, because its gradients also have all rows.
+    // The score layer's weight is not partial either: each rank computes its gradient from all
+    // rows.
     const bool partial = of_heads || of_lora ||
                          (chunk.sequence && !is("linear_proj.bias") && name != families::kScore);
     if (tensor.split == Split::None) return {sizes, {}, partial};
