@@ -39,8 +39,9 @@ struct Bad {
 
 // Finds the first chunk of the model, in the order of forward, that has a non-finite value, or the
 // last such chunk if `from_the_back` is true. name_of(parameters) returns the name of a chunk's
-// first bad parameter, or "" if the chunk has none. If `over_replicas` is true, also includes the
-// chunks of the other replicas, because each replica stores only a part of the parameters.
+// first bad parameter, or "" if the chunk has none. If `over_replicas` is true, a chunk also counts
+// as bad if it has a non-finite value in another replica. This is needed if each replica stores
+// only a part of the parameters.
 Bad bad_value(TrainStep& step, bool from_the_back, bool over_replicas,
               const std::function<std::string(const Parameters&)>& name_of) {
     Communicator& pp = step.groups().pp;

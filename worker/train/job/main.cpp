@@ -99,8 +99,8 @@ int train(const Arguments& arguments, WorkerLink& link) {
     }
 }
 
-// Fails with the exit code of rollctl for a missing file. A rank's exit code for it is another one
-// (status_of()).
+// Fails with the exit code that rollctl uses for a missing file. The exit code of a rank for this
+// error (status_of()) is another one.
 void need_file(const std::string& path) {
     std::error_code error;
     if (!std::filesystem::exists(path, error))
