@@ -28,7 +28,7 @@ constexpr double kLearningRate = 1e-3;
 
 namespace fs = std::filesystem;
 
-// A directory that is removed at the end.
+// A temporary directory. The destructor removes it.
 class Scratch {
   public:
     Scratch() {
