@@ -22,8 +22,8 @@ void check_layout(const spec::TrainSpec& spec, const spec::ModelConfig& model);
 
 spec::TrainSpec checked_spec(const protocol::Launch& launch);
 
-// Returns the directories of the checkpoints that the launch file lists and that should still
-// exist, newest first. The run may start from any of them.
+// Returns the directories of the checkpoints that the launch file lists and does not mark as
+// deleted, newest first. The run may start from any of them.
 std::vector<std::filesystem::path> candidates_of(const protocol::Launch& launch);
 
 // Returns the output directory of the job that wrote `checkpoint`.
