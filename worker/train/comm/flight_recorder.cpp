@@ -187,8 +187,8 @@ void FlightRecorder::run() {
 }
 
 // Reads rank 0's text while rank 0 still responds, and keeps this text. Rank 0 serves the board, so
-// nothing can be read from the board after rank 0 has stopped. A read then takes long, so a failed
-// read is not repeated.
+// nothing can be read from the board after rank 0 has stopped. A failed read takes long. Therefore,
+// if a text is kept, the first failed read is the last one.
 void FlightRecorder::keep_first() {
     if (!keeps_) return;
     if (auto text = board_.get(key_of(0)))

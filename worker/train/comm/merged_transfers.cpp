@@ -11,8 +11,8 @@
 namespace roll::train {
 namespace {
 
-// Maximum number of rows of the table for one sequence. Without this limit, a rank that is far
-// behind would add a row for each transfer that it has not issued.
+// Maximum number of rows per sequence for transfers that some ranks have not issued. Without this
+// limit, a rank that is far behind would add a row for each transfer that it has not issued.
 constexpr std::int64_t kRowsMost = 16;
 
 struct Sequence {
