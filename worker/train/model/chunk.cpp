@@ -102,8 +102,8 @@ void Chunk::begin_step() {
 }
 
 // Returns the allocator for a layer's activations. The activations of the first micro-batch may be
-// in the memory of the gradients. This is safe, because gradients are added in the order of the
-// micro-batches. Nothing is written to them before the backward of the first micro-batch.
+// in the memory of the gradients. This is safe: gradients are added in the order of the
+// micro-batches, so no gradient is written before the backward of the first micro-batch.
 ops::Place Chunk::place_of(int microbatch, std::int64_t layer) {
     return microbatch == 0 ? room_.of_layer(layer) : ops::Place();
 }

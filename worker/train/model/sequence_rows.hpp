@@ -22,7 +22,8 @@ struct SequenceRows {
     at::Tensor number_M = {};  // same as ContextRows::number_M
 };
 
-// Makes the SequenceRows of micro-batches. Keeps the angles for the latest length of sequences.
+// Makes the SequenceRows of micro-batches. Keeps the angles, and computes them again only if the
+// length of the sequences changes.
 class SequenceTable {
   public:
     // `rows`: the rows of this rank. `cp`: as in Chunk. `angles`: type and device of the angles.
