@@ -174,7 +174,8 @@ void compare(Proof& proof, const char* run, const Record& seen, const Named& ref
     if (tensor != all.end()) proof.first_tensor = *tensor;
 }
 
-// Trains in the layout, and continues from the checkpoints.
+// Compares the run in the layout with the reference. Then compares the two runs that continue from
+// the checkpoint of the other layout.
 void compare_runs(Proof& proof, const LocalJob& layout, const LocalJob& one,
                   const Named& reference) {
     compare(proof, "layout", train_locally(layout), reference);
