@@ -56,7 +56,7 @@ void take_tokenizer(ModelSetup& setup, const fs::path& directory) {
 }
 
 // Sets the tokenizer: the byte tokenizer, or the tokenizer of the directory that the job names. If
-// that directory has no tokenizer, uses the first checkpoint that has one.
+// that directory has no tokenizer, sets the tokenizer of the first checkpoint that has one.
 void find_tokenizer(ModelSetup& setup, const spec::TrainSpec& spec,
                     const std::vector<fs::path>& checkpoints) {
     const bool models_own = spec.tokenizer == spec.model.from;
