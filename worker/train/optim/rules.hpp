@@ -24,11 +24,11 @@ struct ParameterRule {
     friend bool operator==(const ParameterRule&, const ParameterRule&) = default;
 };
 
-// Returns the rule of a parameter. If neither a group nor an entry of optimizer.decays decides,
-// biases and other one-dimensional parameters do not decay. With kind Muon, Muon updates the
-// matrices of the layers, and AdamW updates all other parameters. With 8-bit states, AdamW updates
-// the embedding and parameters of fewer than 4,096 elements. LoRA+ multiplies the learning rate of
-// B by `lr_ratio`.
+// Returns the rule of a parameter. If no group and no entry of optimizer.decays says whether a
+// parameter decays, matrices decay, and biases and other one-dimensional parameters do not. With
+// kind Muon, Muon updates the matrices of the layers, and AdamW updates all other parameters. With
+// 8-bit states, AdamW updates the embedding and parameters of fewer than 4,096 elements. LoRA+
+// multiplies the learning rate of B by `lr_ratio`.
 ParameterRule rule_of(const spec::OptimizerSpec& options, const ParameterSpec& parameter,
                       double lr_ratio = 1);
 
