@@ -1,5 +1,5 @@
-// Reads a launch file: the job's spec, checked for settings that the trainer supports, and the
-// directories of its checkpoints. Does not communicate.
+// Reads from a launch file the job's spec and the directories of its checkpoints, and checks that
+// the trainer supports the spec. The ranks do not communicate for this.
 #pragma once
 
 #include <filesystem>
