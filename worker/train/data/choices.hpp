@@ -26,15 +26,16 @@ struct AnswerPass {
     // maximum number of tokens in a micro-batch; a single choice may have more
     std::int64_t batch_tokens = 0;
     int replicas = 1, replica = 0;
-    // Returns the log-probabilities of the segments of this replica's micro-batches, [K, S].
+    // Returns the log-probabilities of the segments in this replica's micro-batches: a tensor with
+    // one row for each micro-batch and one column for each segment.
     std::function<at::Tensor(std::span<const Microbatch>)> log_probs = {};
     // Adds up a tensor over all replicas; empty if there is one replica
     std::function<void(const at::Tensor&)> sum = {};
-    // Called before each of the parts of a task. If it returns true, which it must do on all
-    // replicas, the task is not scored.
+    // A task is computed in parts. Called before each part. If the function returns true, the task
+    // is not scored. The function must return the same value on all replicas.
     std::function<bool()> ends = [] { return false; };
-    // Called before each of the parts of a task with the number of choices that are measured, and
-    // of all choices; may be empty
+    // Called before each part of a task. `done`: number of choices whose log-probabilities are
+    // computed. `all`: number of choices in the task. May be empty
     std::function<void(std::int64_t done, std::int64_t all)> progress = {};
 };
 

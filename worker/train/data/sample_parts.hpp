@@ -19,7 +19,8 @@ struct PartRules {
     std::int64_t micro_batch_size = 1;  // number of samples in a micro-batch
     bool balance = false;               // false: each replica gets consecutive samples, in order
     std::int64_t tokens_most = 0;       // a micro-batch with more tokens is split; 0: none is split
-    // When the number of micro-batches of a replica grows, it stays a multiple of this number.
+    // If splits increase the number of a replica's micro-batches, the new number is a multiple of
+    // this number.
     std::int64_t multiple = 1;
 };
 

@@ -25,7 +25,7 @@ struct TaskRecords {
         std::filesystem::path path;
         std::string text;
     };
-    // The number of a record's line, or its number in the list or table
+    // Where a record is: its file, and the number of its line or, in a list or table, of the record
     struct Place {
         const File* file = nullptr;
         std::size_t number = 0;

@@ -15,7 +15,7 @@ namespace roll::data {
 namespace {
 
 constexpr std::size_t kEntries = 64;
-constexpr std::size_t kBlocksAhead = 2;  // sizes are fetched this many blocks before they are read
+constexpr std::size_t kBlocksAhead = 2;  // sizes are prefetched this many blocks ahead
 // The last epoch is shuffled separately from the other epochs if less than this share of its
 // samples is needed.
 constexpr double kSeparateBelow = 0.80;
@@ -34,7 +34,8 @@ std::uint64_t epochs_of(std::uint64_t tokens, const MegatronSampling& sampling) 
     return std::max<std::uint64_t>((needed + tokens - 1) / tokens, 1);
 }
 
-// Adds up the sizes of each kEntries documents. `sizes` begins with that of document `first`.
+// Adds up the sizes of each block of kEntries documents. `sizes` begins with the size of document
+// `first`.
 void add_blocks(std::span<const std::int32_t> documents, std::span<const std::int32_t> sizes,
                 std::size_t first, std::span<std::uint64_t> sums) {
     const auto block = [&](std::size_t i) {

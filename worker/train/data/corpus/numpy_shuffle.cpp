@@ -14,12 +14,13 @@ namespace roll::data {
 namespace {
 
 constexpr std::size_t kDraws = 4096;     // number of elements whose partners are drawn at once
-constexpr std::size_t kSwapsAhead = 64;  // an element is fetched this many swaps before its own
+constexpr std::size_t kSwapsAhead = 64;  // a partner is prefetched this many swaps before its swap
 
-// A shuffle swaps each element, from the last one down to element 1, with its partner: the element
-// of a random number in [0, i]. Like numpy's random_interval(), draws words until the low bits of a
-// word are at most i. Draws the partners of element i and of elements before it, without a branch
-// for rejected words. Returns how many partners it has drawn.
+// A shuffle swaps each element, from the last one down to element 1, with its partner. The partner
+// of element i is the element at a random index in [0, i]. To draw an index like numpy's
+// random_interval(), this function draws words until the low bits of a word are at most i. It draws
+// the partners of element i and of elements before it, without a branch for rejected words. Returns
+// how many partners it has drawn.
 std::size_t draw_partners(MersenneTwister& random, std::size_t i,
                           std::span<std::uint32_t> partners) {
     const std::size_t mask = std::bit_ceil(i + 1) - 1;  // the same for all i above mask / 2

@@ -16,8 +16,8 @@ void numpy_shuffle(MersenneTwister& random, std::span<T> values);
 
 // Shuffles the parts one after the other, each as numpy_shuffle() does. This thread draws the
 // numbers of all parts and then calls `meanwhile`, which may draw further numbers. A second thread
-// swaps the elements. Returns when both threads are done. Until then, the numbers need 4 bytes for
-// each element.
+// swaps the elements. Returns when both threads are done. Until then, the drawn numbers take 4
+// bytes of memory for each element.
 void numpy_shuffle_beside(MersenneTwister& random,
                           const std::vector<std::span<std::int32_t>>& parts,
                           const std::function<void()>& meanwhile);

@@ -14,8 +14,8 @@
 // once. Each epoch visits them in an order that is drawn for that epoch.
 //
 // If the corpus is cut between pairs, a window holds the two documents of one pair. A pair is
-// left out if one of its documents has no token to learn after truncation, or if the rule of long
-// documents drops it.
+// left out if one of its documents has no token to learn after truncation, or if RowRules drops one
+// of its documents because of its length.
 // A labelled answer is also stored as a pair: its second document has the two tokens of a Label.
 //
 // If the files have weights, a Blend draws the file of each sample, and each file has its own
@@ -99,8 +99,8 @@ struct SampleRules {
     std::vector<BlendPhase> phases = {};
     bool by_tokens = false;  // the weights are shares of the tokens, not of the samples
     bool best_fit = false;   // windows gather documents; requires a corpus cut between documents
-    // Set if samples are in Megatron's order: the job's number of samples, on which this order
-    // depends. Requires at most one phase, Corpus::split() and a seed below 2^32.
+    // If set, samples are in Megatron's order. The value is the job's number of samples, on which
+    // this order depends. Requires at most one phase, Corpus::split() and a seed below 2^32.
     std::optional<std::uint64_t> megatron = {};
 };
 
