@@ -45,7 +45,8 @@ std::array<float, 256> dynamic_map() {
         const int items = 1 << i;
         const auto scale = static_cast<float>(std::pow(10.0, i - 6));
         const float step = (1 - 0.1F) / static_cast<float>(items);
-        // Counts from the nearer end and rounds once, as torch.linspace() does.
+        // Returns the border k of `items` equal parts of [0.1, 1]. Computes it from the nearer end
+        // and rounds once, as torch.linspace() does.
         const auto border = [&](int k) {
             return 2 * k < items ? std::fma(step, static_cast<float>(k), 0.1F)
                                  : std::fma(-step, static_cast<float>(items - k), 1.0F);

@@ -1,7 +1,8 @@
 // Converts matrices to the layouts of product()'s operands. product() reads the elements of its
 // left operand one by one, and the elements of its right operand as vectors along a row. The
-// elements are factors (factors_impl.hpp). Copies a matrix to `room` unless it already has the
-// layout. Only attention_impl.hpp includes this file. The rules of kernels_impl.hpp apply.
+// elements are factors (factors_impl.hpp). A function copies a matrix to `room` unless the matrix
+// already has the layout. Only attention_impl.hpp includes this file. The rules of kernels_impl.hpp
+// apply.
 #pragma once
 
 #include <cstdint>
