@@ -29,9 +29,9 @@ std::int64_t muon_numel(const spec::TrainSpec& spec, const std::vector<Parameter
 }
 
 // Returns the bytes of Adafactor's temporary tensors for the largest parameter: float64 copies of
-// its own rows of the weight and of the gradient (unless they are float64), and the product of the
-// gradient with a factor. If the weight is stored as halves, it also needs a float32 tensor to join
-// them.
+// the rank's own rows of the weight and of the gradient (unless they are float64), and the product
+// of the gradient with a factor. If the weight is stored as halves, Adafactor also needs a float32
+// tensor to join the halves.
 std::int64_t adafactor_bytes(const spec::TrainSpec& spec, const std::vector<ParameterSpec>& specs,
                              bool on_gpu) {
     if (spec.optimizer.kind != spec::OptimizerKind::Adafactor) return 0;

@@ -35,8 +35,8 @@ std::int64_t largest_unit(std::span<const ParameterSpec> parameters, std::int64_
 // Returns the chunks of the job, in the form that plan::stage_costs() takes.
 std::vector<plan::StagePart> parts_of(const JobPipeline& job, int tp);
 
-// Returns the costs with the activations that are in the device's memory: after forward, that is
-// none if the job offloads them.
+// Returns the costs with only the activations that are in the device's memory. If the job offloads
+// activations, none of them are in this memory after forward.
 std::vector<plan::Costs> costs_in_memory(const spec::TrainSpec& spec,
                                          std::vector<plan::Costs> costs);
 

@@ -1,5 +1,5 @@
-// Norms of the gradient, the weights and the update of each layer of the whole model. All of them
-// are sums over the trained parameters, so they do not depend on the layout.
+// Norms of the gradient, the weights and the update of each layer of the whole model. The norms are
+// computed from sums over the trained parameters, so they do not depend on the layout.
 #pragma once
 
 #include <deque>

@@ -328,8 +328,9 @@ StepResult TrainStep::compute(std::span<const Microbatch> batch, double loss_sca
 }
 
 // Compares the gradient norms of the replicas, which compute them from the same sums. With ZeRO,
-// the norm is a sum over the replicas and therefore the same on all of them. Processors with other
-// vector widths may add the last few numbers in another order.
+// the norm is a sum over the replicas and therefore the same on all of them. Accepts a difference
+// of kRounding, because processors with other vector widths may add the last few numbers in another
+// order.
 void TrainStep::compare_norms(StepResult& result) {
     if (options_.zero > 0 || groups_.dp.size() == 1) return;
     if (!chunks_.front().parameters().flat_weight.is_cpu()) return;
