@@ -28,8 +28,8 @@ std::int64_t bytes_of(const at::Tensor& tensor) {
     return tensor.defined() ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
 }
 
-// Returns the bytes of the tensors of the trained parameters. Pages of frozen parameters' gradients
-// and main weights are never used.
+// Returns the bytes of the tensors of the trained parameters. On a CPU, the pages of frozen
+// parameters' gradients and main weights are never written and take no memory.
 std::int64_t trained_bytes(const Parameters& parameters, const std::vector<at::Tensor>& tensors) {
     std::int64_t bytes = 0;
     for (std::size_t i = 0; i < tensors.size(); ++i)

@@ -210,7 +210,7 @@ std::string memory_text(const OrderedJson& memory) {
     return text;
 }
 
-// Returns the line about what the rank with the most memory offloads; empty if it is nothing.
+// Returns the line about the memory that the fullest rank offloads; empty if it offloads nothing.
 std::string offloaded_text(const OrderedJson& memory, const OrderedJson& kinds) {
     if (!memory.contains("offloaded")) return {};
     const std::string what = kinds["activations"] == false ? "the optimizer's state"
