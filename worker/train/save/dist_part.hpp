@@ -3,9 +3,9 @@
 //
 // Each rank writes one .distcp file with blocks of the main weights and of Adam's moments, under
 // the keys of Megatron's optimizer kind fully_reshardable. `.metadata` says where each block is.
-// The key of a main weight names the same bytes as the key of the weight itself. Therefore,
-// Megatron and torch can load the checkpoint in any layout, and each byte is stored once. A
-// checkpoint of this format has the index of roll/optimizer, too, but the index lists no blocks.
+// Therefore, Megatron and torch can load the checkpoint in any layout. The key of a main weight
+// names the same bytes as the key of the weight itself, so each byte is stored once. A checkpoint
+// of this format has the index of roll/optimizer, too, but the index lists no blocks.
 #pragma once
 
 #include <filesystem>

@@ -23,13 +23,14 @@ struct Owned {
 
 // Returns the rows of each parameter that this rank writes; leaves out parameters of which it
 // writes no rows. If ranks share optimizer state, each rank writes its own rows. Otherwise, the
-// replicas divide the state so that all ranks write about the same number of bytes. `fixed` has one
-// number per replica: the number of other bytes that the replica's rank with this rank's tp and pp
-// rank writes. `with_weights`: true if the ranks also write the main weights of these rows.
+// replicas divide the state so that all ranks write about the same number of bytes. `fixed` has,
+// for each replica, the number of other bytes that the counterpart of this rank (same tp and pp
+// rank) writes. `with_weights`: true if the ranks also write the main weights of these rows.
 std::vector<Owned> owned_rows(TrainStep& step, const std::vector<std::int64_t>& fixed,
                               bool with_weights = false);
 
-// Returns the number of bytes that the rank of each replica writes as owned_rows() divides them.
+// Returns, for each replica, the number of bytes of the state that the counterpart of this rank
+// writes, as owned_rows() divides the state.
 std::vector<std::int64_t> owned_bytes(TrainStep& step, const std::vector<std::int64_t>& fixed);
 
 // Divides `shared` bytes among the ranks. Returns the number of bytes for each rank. This division

@@ -101,7 +101,7 @@ void share_out(std::vector<WeightFile>& files, const std::vector<std::int64_t>& 
     std::int64_t before = 0;  // number of bytes of the files before the current one
     for (WeightFile& file : files) {
         const std::int64_t size = bytes_of(file);
-        std::int64_t begin = -before;  // where a replica's part begins, from the file's beginning
+        std::int64_t begin = -before;  // offset in the file at which the part begins
         for (const std::int64_t part : shares) {
             const std::int64_t end = begin + part;
             file.shares.push_back(std::clamp<std::int64_t>(end, 0, size) -

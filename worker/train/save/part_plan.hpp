@@ -42,8 +42,8 @@ struct WeightFile {
     std::vector<std::vector<Content>> contents = {};  // for each key: the tensors stored under it
     // True: this rank hashes the file. It also writes the file's end, and reports the file.
     bool own = false;
-    // For each replica, the number of bytes of the tensors in its part of the file, in this order.
-    // Empty if the owner writes the whole file.
+    // The parts of the file that the replicas write, in the order of the replicas. For each part:
+    // the number of bytes of tensors in it. Empty if the owner writes the whole file.
     std::vector<std::int64_t> shares = {};
 };
 

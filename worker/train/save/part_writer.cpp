@@ -186,7 +186,7 @@ void PartWriter::send(const StreamedFile& file, at::ScalarType type, std::int64_
 // replica has only some of the rows (joined_main()).
 void PartWriter::send_weights(const WeightFile& weights, const StreamedFile* file,
                               const FileShare* share) {
-    std::size_t number = 0;  // of the tensor in the file
+    std::size_t number = 0;  // index of the tensor in the file
     for (const std::vector<Content>& contents : weights.contents) {
         for (const Content& content : contents) {
             const Parameters& p = step_.chunks()[content.chunk].parameters();

@@ -17,7 +17,8 @@ constexpr std::int64_t kBlock = std::int64_t{4} << 20;  // number of bytes writt
 
 using Spans = std::array<std::span<const std::byte>, 2>;
 
-// An output file of which a share is written. Its owner hashes it while it is written.
+// An output file of which this rank writes a share. The rank that owns the file also hashes the
+// whole file.
 class HashedFile {
   public:
     static Result<HashedFile> create(const std::filesystem::path& path, const FileShare& share) {

@@ -27,9 +27,9 @@ struct StreamedFile {
     std::function<std::string(std::size_t i, std::uint32_t crc)> front = {};
     std::function<std::string()> back = {};  // returns the bytes after the last tensor
     bool has_crc = false;                    // true: `front` uses `crc`
-    // offset of each tensor's first byte in the file; empty: such a file has only one writer
+    // offset of each tensor's first byte in the file; empty if only one rank can write the file
     std::vector<std::int64_t> begins = {};
-    // Size of the file in bytes. Pure.
+    // Size of the file in bytes.
     std::int64_t bytes = 0;
 };
 
