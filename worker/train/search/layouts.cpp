@@ -130,8 +130,8 @@ class Lister {
         return problems.empty();
     }
 
-    // Adds the layout with interleaved schedules of the smallest groups that are legal. A group of
-    // pp micro-batches is the default and not written down.
+    // Adds the layout with the interleaved schedule, once for each of the smallest legal group
+    // sizes. The first added layout sets no group size: the default is pp micro-batches.
     void add_interleaved(Layout layout, std::vector<Layout>& all) const {
         layout.schedule = spec::Schedule::Interleaved;
         all.push_back(layout);
@@ -159,7 +159,8 @@ class Lister {
             add(spec::Schedule::OneForwardOneBackward);
             add(spec::Schedule::ZeroBubbleH1);
         } else if (spec_.microbatch_limit > 0) {
-            // Splitting changes the number of micro-batches, and a group may then not fit.
+            // A step may split micro-batches. Their new number may not fit a fixed size of the
+            // groups, so let Auto choose the size.
             add(spec::Schedule::Auto);
         } else {
             add_interleaved(layout, all);

@@ -36,8 +36,8 @@ double flops_of_unit(const spec::TrainSpec& spec, const spec::ModelConfig& model
     return flops / spec.parallel.tp / units * (tokens + kRowsMore) / tokens;
 }
 
-// Estimates the time that a rank is idle while the pipeline fills and drains, as a share of the
-// time in which it computes one micro-batch and the other pp - 1 stages do so, too.
+// Estimates how long a rank is idle while the pipeline fills and drains. The unit of time is
+// (pp - 1) times the mean time in which a stage computes one micro-batch.
 double idle_share(const spec::ParallelSpec& p) {
     switch (p.schedule) {
         // The gradients of the weights fill two thirds of the bubble.
