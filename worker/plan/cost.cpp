@@ -152,9 +152,9 @@ std::int64_t written_weights(const spec::ModelConfig& model, const spec::TrainSp
     return part.first ? copies * (parameter_count(model) - part.frozen_of_model) : 0;
 }
 
-// Returns the bytes of the copies of `logits` logits that the loss makes if the vocabulary is
-// split, or with label smoothing or z-loss: in float32 (bf16 only), their exponentials, and these
-// in float64. With fp64, only the exponentials.
+// Returns the bytes of the copies that the loss makes of `logits` logits. Only a loss with a split
+// vocabulary, label smoothing or z-loss makes copies: the logits in float32 (if they are narrower),
+// their exponentials, and the exponentials in float64. With fp64, it copies only the exponentials.
 std::int64_t loss_copies(const spec::TrainSpec& spec, std::int64_t logits) {
     if (spec.parallel.tp == 1 && spec.loss.label_smoothing == 0 && spec.loss.z_loss == 0) return 0;
     const std::int64_t element = element_bytes(spec.precision);

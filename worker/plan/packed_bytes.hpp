@@ -7,7 +7,8 @@
 
 namespace roll::plan {
 
-// Returns the bytes that packing saves in one layer of a LoRA job with a packed base.
+// Returns the bytes that packing the base weights saves in one layer of a LoRA job; 0 if they are
+// not packed. `element`: bytes of an element of an unpacked weight.
 std::int64_t layer_saving(const spec::ModelConfig& m, std::int64_t element);
 
 // Returns the number of elements of the largest packed matrix, which is unpacked for its product; 0

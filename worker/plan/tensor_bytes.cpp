@@ -30,7 +30,8 @@ std::int64_t tensor_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spe
     constexpr std::int64_t kForward = 4;
     std::int64_t sent = (splits ? 10 : 8) * (part.layers - part.below) + kForward * part.below;
     // The embedding's output and the gradient of the output layer's input are summed, too. With
-    // sequence parallelism, half of these bytes are sent in the other pass.
+    // sequence parallelism, half of these bytes are sent in forward and half in backward. The
+    // second half is not sent if the embedding or the output layer's input has no backward.
     if (part.first) sent += splits && part.lowest >= 0 ? 1 : 2;
     if (part.last) sent += part.lowest <= m.layers ? 2 : splits ? 1 : 0;
     for (const LayerRecompute& layer : recompute)
