@@ -76,8 +76,8 @@ Result<void> check_trainable(const Family& family, const Json& native) {
     return {};
 }
 
-// Determines a layer's optional parts (norms, biases) from its tensors. Fails if a tensor is not
-// listed here.
+// Determines a layer's optional parts (norms, biases) from its tensors. Fails if the model has a
+// tensor that is not listed in this function.
 Result<void> read_layer(const Family& family, const Json& native, spec::ModelConfig& config) {
     bool always = false;
     const std::array<std::pair<const char*, bool*>, 12> of_a_layer{
