@@ -11,8 +11,8 @@ namespace roll::tokenizer {
 namespace {
 
 constexpr std::int32_t kGone = -2;
-// Largest number of symbols for which merge_short() is used, which scans all pairs for the next
-// merge. For more symbols, merge_long() finds the next merge with a heap.
+// Largest number of symbols of a word for which merge_short() is used. It scans all pairs for the
+// next merge. For more symbols, merge_long() finds the next merge with a heap.
 constexpr std::size_t kShortWord = 40;
 constexpr std::size_t kSeenWords = 1U << 15;
 constexpr std::uint32_t kNoRank = 0xFFFFFFFF;
