@@ -9,8 +9,8 @@ namespace roll {
 
 std::string to_base64(std::string_view bytes);
 
-// Returns the bytes; nullopt if the text contains characters that base64 does not have. The padding
-// may be missing.
+// Returns the bytes; nullopt if the text is not base64, or if bits are left over after the last
+// byte and are not 0. The padding may be missing.
 std::optional<std::string> from_base64(std::string_view text);
 
 }  // namespace roll

@@ -24,8 +24,6 @@ class TemporaryFolder : public std::filesystem::path {
     }
     TemporaryFolder(const TemporaryFolder&) = delete;
     TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-    const std::filesystem::path& path() const { return *this; }
 };
 
 }  // namespace roll

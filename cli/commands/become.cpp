@@ -2,10 +2,11 @@
 #include <cstdlib>
 #include <cstring>
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include "cli/commands/commands.hpp"
-#include "common/io/process.hpp"
+#include "common/io/run.hpp"
 
 namespace roll::cli {
 
@@ -26,6 +27,11 @@ Error become(const std::string& program, const std::vector<std::string>& argumen
     if (errno == ENOENT) ::execvp(program.c_str(), argv.data());
     const ErrorCode code = errno == ENOENT ? ErrorCode::NotFound : ErrorCode::Failed;
     return {code, "cannot run " + path + ": " + std::strerror(errno), "rollctl doctor"};
+}
+
+Result<std::string> in_memory(const std::string& content) {
+    ROLL_TRY(const io::Descriptor file, io::memory_file(content));
+    return fmt::format("/proc/self/fd/{}", ::dup(file.get()));  // the copy is not close-on-exec
 }
 
 }  // namespace roll::cli

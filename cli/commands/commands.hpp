@@ -143,7 +143,8 @@ Result<void> replace_models(const Context& context, std::vector<std::string>& wo
 Result<void> replace_selectors(const Context& context, Json& document);
 
 // Replaces this process by `program`, which is next to rollctl or in PATH. Returns only if the
-// program cannot be started.
+// program cannot be started. in_memory() makes a file for `program`, and returns its path.
 Error become(const std::string& program, const std::vector<std::string>& arguments);
+Result<std::string> in_memory(const std::string& content);
 
 }  // namespace roll::cli

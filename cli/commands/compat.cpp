@@ -9,6 +9,7 @@
 #include "cli/commands/slurm.hpp"
 #include "common/files.hpp"
 #include "common/io/process.hpp"
+#include "common/split.hpp"
 
 namespace roll::cli {
 namespace {
@@ -24,12 +25,6 @@ constexpr const char* kCompatLine = "# Written by `rollctl compat`.";
 bool is_of_compat(const fs::path& file) {
     const auto text = read_regular_file(file);
     return text && text->find(kCompatLine) != std::string::npos;
-}
-
-std::string shell_quoted(const std::string& text) {
-    std::string result = "'";
-    for (const char c : text) result += c == '\'' ? "'\\''" : std::string(1, c);
-    return result + "'";
 }
 
 std::string compat_script(const Context& context, const std::string& name) {

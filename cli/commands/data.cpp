@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "cli/foreign/hub.hpp"
-#include "cli/submit/memory_file.hpp"
 #include "common/files.hpp"
 #include "common/json_records.hpp"
 #include "common/spec/schema/instead.hpp"

@@ -1,8 +1,5 @@
 #include "cli/commands/doctor.hpp"
 
-#include <array>
-#include <cstdio>
-
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -14,6 +11,7 @@
 #include "cli/commands/keys.hpp"
 #include "cli/text/render.hpp"
 #include "common/io/curve_keys.hpp"
+#include "common/io/run.hpp"
 #include "common/io/state_directory.hpp"
 #include "common/processor.hpp"
 
@@ -203,17 +201,15 @@ Finding check_libtorch() {
     const auto rank = program_path("roll-rank");
     if (!rank)
         return {"LibTorch", false, "unknown, because roll-rank is missing", rank.error().hint};
-    const std::string command = "ldd '" + *rank + "' 2>&1";
-    FILE* pipe = ::popen(command.c_str(), "r");
-    if (pipe == nullptr) return {"LibTorch", false, "cannot run ldd", "apt-get install libc-bin"};
-    std::array<char, 4096> line{};
+    const auto done =
+        io::run({.arguments = {"ldd", *rank}, .environment = io::current_environment()}, {});
+    if (!done) return {"LibTorch", false, "cannot run ldd", "apt-get install libc-bin"};
+    const std::string_view text = done->output;
     std::string missing;
-    while (std::fgets(line.data(), line.size(), pipe) != nullptr) {
-        const std::string text = line.data();
-        const std::size_t at = text.find(" => not found");
-        if (at != std::string::npos) missing = text.substr(text.find_first_not_of(" \t"), at);
+    for (std::size_t at = text.find(" => not found"); at != text.npos && missing.empty();) {
+        const std::size_t start = text.rfind('\t', at) + 1;
+        missing = text.substr(start, at - start);
     }
-    ::pclose(pipe);
     if (missing.empty()) return {"LibTorch", true, "all libraries of roll-rank are found", ""};
     return {"LibTorch", false, missing + " not found", "packaging/setup"};
 }

@@ -1,6 +1,8 @@
+#include <cerrno>
 #include <csignal>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "cli/client/local.hpp"
 #include "cli/commands/commands.hpp"
@@ -54,6 +56,11 @@ Result<int> run_down(const Context& context, bool now) {
                                 "rolld can stop it",
                                 state.root().string()),
                     "rollctl cancel @me cancels your own jobs");
+    if (::access(state.root().c_str(), X_OK) != 0 && errno == EACCES)
+        return fail(
+            ErrorCode::Refused,
+            state.root().string() + " belongs to another user; only that user can stop its rolld",
+            "use another directory with --dir");
     ROLL_TRY(const bool worker, end_worker(state, now));
     ROLL_TRY(const bool rolld, end_rolld(state));
     if (context.json) {

@@ -7,7 +7,6 @@
 #include "cli/job/staged_files.hpp"
 #include "cli/show/layout_view.hpp"
 #include "cli/submit/layout_choice.hpp"
-#include "cli/submit/memory_file.hpp"
 
 namespace roll::cli {
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/files.hpp"
+#include "common/split.hpp"
 
 namespace roll::cli {
 namespace {
@@ -10,13 +11,10 @@ namespace {
 // Returns the names that commas separate.
 std::vector<std::string> split_names(const std::string& all) {
     std::vector<std::string> found;
-    for (std::size_t from = 0; from < all.size();) {
-        const std::size_t end = std::min(all.find(',', from), all.size());
-        std::string one = all.substr(from, end - from);
+    for (std::string& one : split_at(all, ',')) {
         one.erase(0, one.find_first_not_of(' '));
         one.erase(one.find_last_not_of(' ') + 1);
         if (!one.empty()) found.push_back(std::move(one));
-        from = end + 1;
     }
     return found;
 }

@@ -110,16 +110,17 @@ Foreign translate(Json& document, const std::string& directory) {
     const OrderedJson& table = foreign_table()["keys"];
     Foreign foreign;
     Json config = Json::object(), columns = Json::object();
-    const Json given = is_pipeline(document) ? flattened(document, columns, foreign) : document;
+    const bool pipeline = is_pipeline(document);
+    bool megatron = pipeline && trains_with_megatron(document);
+    const Json given = pipeline ? flattened(document, columns, foreign) : document;
     for (const auto& [key, value] : given.items())
         if (!value.is_null()) config[key] = value;  // in a configuration, null means the default
     document = {{"kind", "train"}};
     if (!columns.empty()) set_path(document, "data.columns", columns);
     refuse_unknown(config, table, foreign);
-    bool megatron = false;
     for (const auto& [key, entry] : table.items()) {
         if (!config.contains(key)) continue;
-        megatron = megatron || entry.value("megatron", false);
+        megatron = megatron || (!pipeline && entry.value("megatron", false));
         read_key(key, config[key], entry, document, foreign);
         if (const auto paths = paths_of(entry); !paths.empty())
             foreign.honoured.push_back({key, paths});

@@ -65,13 +65,9 @@ void read_optimizer(const Config& config) {
 void read_offload(const Config& config) {
     read_activation_offload(config);
     const double fraction = config.number("optimizer_offload_fraction").value_or(1);
-    if (!config.flag("optimizer_cpu_offload")) return;
-    if (fraction == 1) config.set("train.optimizer.offload", "state");
-    if (fraction == 0 || fraction == 1) return;
-    config.refuse("optimizer_offload_fraction",
-                  fmt::format("is {}; allowed: 1, which offloads the whole state of the optimizer, "
-                              "or 0",
-                              dump(config.keys["optimizer_offload_fraction"])));
+    if (!config.flag("optimizer_cpu_offload") || fraction == 0) return;
+    config.set("train.optimizer.offload", "state");
+    if (fraction != 1) config.set("train.optimizer.offload_fraction", fraction);
 }
 
 }  // namespace roll::cli

@@ -22,9 +22,8 @@ void read_lora(const Config& config);
 // Reads the keys `optim` and `use_muon`. Adds a problem if Roll does not have the optimizer.
 void read_optimizer(const Config& config);
 
-// Reads Megatron's keys for the offload of the optimizer's state. Adds a problem if only a part of
-// the state is to be offloaded. Also reads the keys of Megatron and TRL for the offload of
-// activations.
+// Reads Megatron's keys for the offload of the optimizer's state, and the keys of Megatron and TRL
+// for the offload of activations.
 void read_offload(const Config& config);
 
 // Sets parallel.zero from `deepspeed`, `fsdp` and `use_distributed_optimizer`. `deepspeed` is
@@ -38,13 +37,17 @@ void read_data(const Config& config);
 void read_template(const Config& config);
 
 // Applies all rules. `config` has no keys with the value null. Adds problems and remarks to
-// `foreign`. `megatron` is true if the configuration has keys of mcore_adapter.
+// `foreign`. `megatron` is true if the configuration is for mcore_adapter.
 void apply_rules(const Json& config, const std::string& directory, bool megatron, Json& document,
                  Foreign& foreign);
 
 // Returns true if the document is the file of an SFT or DPO pipeline of ROLL: it has the key
 // `pretrain` and the worker sft_train or actor_train.
 bool is_pipeline(const Json& document);
+
+// Returns true if the strategy of the pipeline's worker is megatron_train. The other strategies
+// also have keys of the layout, and the flat configuration uses Megatron's names for them.
+bool trains_with_megatron(const Json& document);
 
 // Returns the flat configuration with the same meaning as the pipeline's file. Adds problems, keys
 // without an effect and remarks to `foreign`. Each problem names the path of a key, such as

@@ -8,6 +8,10 @@ namespace {
 
 constexpr const char* kWorkers[] = {"sft_train", "actor_train"};
 
+const char* worker_of(const Json& document) {
+    return kWorkers[document.contains("sft_train") ? 0 : 1];
+}
+
 // The results of reading a pipeline's file: a flat configuration, columns and problems.
 struct Pipeline {
     std::string worker;
@@ -36,6 +40,9 @@ void read(const Pipeline& pipeline, const std::string& path, const Json& value,
     if (entry.contains("to")) {
         const Json given = entry.contains("yes") ? Json(value == Json(entry["yes"])) : value;
         pipeline.flat[entry["to"].get<std::string>()] = given;
+        if (entry.contains("note") && value != 1)
+            pipeline.foreign.remarks.push_back(
+                fmt::format("{}: {}", path, entry["note"].get<std::string>()));
     } else if (entry.contains("column")) {
         pipeline.columns[entry["column"].get<std::string>()] = value;
     } else if (entry.contains("flat")) {
@@ -117,10 +124,15 @@ bool is_pipeline(const Json& document) {
            });
 }
 
+bool trains_with_megatron(const Json& document) {
+    const Json strategy = document[worker_of(document)].value("strategy_args", Json());
+    return strategy.is_object() && strategy.value("strategy_name", Json()) == "megatron_train";
+}
+
 Json flattened(const Json& document, Json& columns, Foreign& foreign) {
-    const bool sft = document.contains("sft_train");
-    Json flat = {{"stage", sft ? "sft" : "dpo"}};
-    const Pipeline pipeline{sft ? "sft_train" : "actor_train", flat, columns, foreign};
+    const std::string worker = worker_of(document);
+    Json flat = {{"stage", worker == kWorkers[0] ? "sft" : "dpo"}};
+    const Pipeline pipeline{worker, flat, columns, foreign};
     Json rest = document;
     read_strategy(pipeline, rest[pipeline.worker]);
     for (const auto& [key, value] : rest.items()) walk(pipeline, key, value);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/foreign/parts.hpp"
+#include "common/split.hpp"
 
 namespace roll::cli {
 namespace {
@@ -70,11 +71,7 @@ int fsdp_stage(const Config& config) {
     if (value.is_null() || value.is_boolean()) return value == true ? whole : 0;
     std::vector<std::string> names;
     for (const std::string& text : config.names("fsdp"))
-        for (std::size_t from = 0; from < text.size();) {
-            const std::size_t end = std::min(text.find(' ', from), text.size());
-            if (end > from) names.push_back(text.substr(from, end - from));
-            from = end + 1;
-        }
+        for (std::string& name : words_at(text, ' ')) names.push_back(std::move(name));
     int stage = 0;
     for (const std::string& name : names) {
         if (name == "full_shard" || name == "hybrid_shard")

@@ -2,20 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <map>
 #include <sstream>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
-#include <poll.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "common/io/process.hpp"
+#include "common/io/run.hpp"
 #include "common/spec/schema/array.hpp"
 
 namespace roll::cli {
@@ -49,36 +44,16 @@ std::optional<std::string> git(const std::filesystem::path& directory,
                                std::vector<std::string> arguments, std::size_t most,
                                Clock::time_point deadline,
                                const std::vector<std::string>& off = {}) {
-    auto pipe = io::make_pipe();
-    if (!pipe) return std::nullopt;
     io::Spawn spawn;
     spawn.arguments = {"git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-C", directory};
     spawn.arguments.insert(spawn.arguments.end(), arguments.begin(), arguments.end());
     spawn.environment = git_environment(off);
-    spawn.descriptors = {{pipe->write.get(), STDOUT_FILENO}};
-    spawn.death_signal = SIGKILL;
-    const auto pid = io::spawn(spawn);
-    if (!pid) return std::nullopt;
-    pipe->write.reset();
-    std::string output;
-    bool whole = false;
-    while (!whole && output.size() <= most) {
-        const auto left =
-            std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
-        pollfd readable{pipe->read.get(), POLLIN, 0};
-        const int ready = ::poll(&readable, 1, static_cast<int>(std::max<std::int64_t>(left, 0)));
-        if (ready == 0) break;
-        char buffer[16'384];
-        const ssize_t got = ready < 0 ? -1 : ::read(pipe->read.get(), buffer, sizeof buffer);
-        if (got > 0) output.append(buffer, static_cast<std::size_t>(got));
-        whole = got == 0 || (got < 0 && errno != EINTR);
-    }
-    if (!whole) ::kill(*pid, SIGKILL);
-    int status = 0;
-    while (::waitpid(*pid, &status, 0) < 0 && errno == EINTR) {}
-    const bool enough = output.size() > most;
-    if (!enough && (!whole || status != 0)) return std::nullopt;
-    return output;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    auto done = io::run(std::move(spawn), {.deadline = left, .output_max = most});
+    if (!done) return std::nullopt;
+    const bool enough = done->output.size() > most;
+    if (!enough && done->exit_code != 0) return std::nullopt;
+    return std::move(done->output);
 }
 
 std::string without_newline(const std::string& text) { return text.substr(0, text.find('\n')); }

@@ -9,6 +9,7 @@
 #include "cli/job/git.hpp"
 #include "cli/show/layout_view.hpp"
 #include "cli/text/render.hpp"
+#include "cli/text/text_width.hpp"
 #include "common/counted.hpp"
 #include "common/spec/schema/units.hpp"
 
@@ -111,12 +112,7 @@ std::string ranks_text(const Json& ranks) {
 
 std::string indent(const std::string& text) {
     std::string out;
-    std::size_t from = 0;
-    while (from < text.size()) {
-        const std::size_t end = std::min(text.find('\n', from), text.size());
-        out += "  " + text.substr(from, end - from) + "\n";
-        from = end + 1;
-    }
+    for (const std::string& line : lines_of(text)) out += "  " + line + "\n";
     return out;
 }
 
@@ -202,6 +198,7 @@ std::string progress_text(const Json& job) {
         parts.push_back(amount_text(*speed) + " tokens/s");
     if (const auto use = real("gpu_percent")) parts.push_back(fmt::format("GPU {:.0f} %", *use));
     if (const auto left = real("eta_s")) parts.push_back(duration_text(*left) + " left");
+    if (progress.contains("checkpoint_postponed")) parts.emplace_back("checkpoint postponed");
     const std::string phase = field_text(progress, "phase");
     if (!phase.empty() && phase != "train" && phase != "training") parts.push_back(phase);
     std::string text;
@@ -372,6 +369,8 @@ std::string job_text(const Json& job, const Look& look) {
     if (spec.is_object()) add("git", git_text(spec.value("git", Json())));
     add("limits", asked_limits_text(job));
     const Json progress = job.value("progress", Json());
+    if (progress.is_object() && progress.contains("checkpoint_postponed"))
+        add("postponed", field_text(progress, "checkpoint_postponed"));
     const Json memory = progress.is_object() ? progress.value("memory", Json()) : Json();
     if (memory.is_number_integer())
         add("memory", spec::size_text(memory.get<std::int64_t>()) + " in use");

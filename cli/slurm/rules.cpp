@@ -113,17 +113,11 @@ std::optional<std::int64_t> Translation::gpu_count(const std::string& name) {
 // Returns the number of GPUs in --gres; nullopt if --gres names no GPUs. Refuses other resources.
 std::optional<std::int64_t> Translation::gres_gpus() {
     const SbatchOption* const option = find("gres");
-    if (option == nullptr) return std::nullopt;
+    if (option == nullptr || option->value == "none") return std::nullopt;
     std::optional<std::int64_t> total;
     for (const std::string& part : split_at(option->value, ',')) {
-        std::vector<std::string> words = split_at(part, ':');
-        if (words.back().find('(') != std::string::npos)
-            words.back().resize(words.back().find('('));  // for example "gpu:2(S:0)"
-        const bool bare =
-            words.size() < 3 && !words.back().starts_with('-') && !slurm_number(words.back());
-        const auto number = bare ? std::optional(1) : slurm_count(words.back());
-        if (option->value == "none") return std::nullopt;
-        if (words[0] != "gpu" || !number || words.size() > 3) {
+        const auto number = slurm_gres("gpu", part);
+        if (!number) {
             refuse(*option,
                    "gpu, gpu:N or gpu:TYPE:N, because GPUs are Roll's only generic resource");
             return std::nullopt;
@@ -357,7 +351,7 @@ void Translation::read_export() {
         if (word == "ALL") {
             document["export_env"] = "all";
         } else if (equals != std::string::npos && equals > 0) {
-            document["env"][name] = word.substr(equals + 1);
+            set_variable(*option, name, word.substr(equals + 1));
         } else if (word != "NONE" && word != "NIL") {
             copy_variable(*option, name);
         }
@@ -384,7 +378,7 @@ void Translation::read_export_file() {
     const SbatchOption* const option = find("export-file");
     if (option == nullptr) return;
     const auto text = read_regular_file(option->value);
-    if (!text) return refuse(*option, "a file that rollctl can read, but " + text.error().message);
+    if (!text) return refuse(*option, "a readable file (" + text.error().message + ")");
     for (const std::string& word : split_at(*text, '\0')) {
         const std::size_t equals = word.find('=');
         if (word.empty()) continue;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <csignal>
 #include <cstring>
@@ -129,16 +130,6 @@ std::optional<int> signal_number(std::string_view text) {
 
 }  // namespace
 
-std::vector<std::string> split_at(std::string_view text, char separator) {
-    std::vector<std::string> parts;
-    for (;;) {
-        const std::size_t end = text.find(separator);
-        parts.emplace_back(text.substr(0, end));
-        if (end == std::string_view::npos) return parts;
-        text.remove_prefix(end + 1);
-    }
-}
-
 std::optional<int> slurm_number(std::string_view text) {
     int value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -155,6 +146,15 @@ std::optional<int> slurm_count(std::string_view text) {
     const auto number = slurm_number(text);
     if (!number || *number * factor > 1'000'000'000) return std::nullopt;
     return static_cast<int>(*number * factor);
+}
+
+std::optional<int> slurm_gres(std::string_view name, std::string_view text) {
+    const std::vector<std::string> words = split_at(text.substr(0, text.find('(')), ':');
+    if (words.front() != name || words.size() > 3) return std::nullopt;
+    const bool has_number =
+        words.size() == 3 ||
+        (words.size() == 2 && std::isalpha(static_cast<unsigned char>(words.back()[0])) == 0);
+    return has_number ? slurm_count(words.back()) : 1;
 }
 
 std::optional<std::int64_t> slurm_mebibytes(std::string_view text) {

@@ -8,18 +8,19 @@
 #include <string_view>
 #include <vector>
 
+#include "common/split.hpp"
 #include "common/time.hpp"
 
 namespace roll::cli {
-
-// Splits the text at each separator. For example, "a,,b" has three parts.
-std::vector<std::string> split_at(std::string_view text, char separator);
 
 // Parses a number without a sign. Returns nullopt if the text is not such a number, or if the
 // number is too large for an int.
 std::optional<int> slurm_number(std::string_view text);
 // Like slurm_number(), but a suffix k or m multiplies by 1024 or 1024 x 1024.
 std::optional<int> slurm_count(std::string_view text);
+// Parses a generic resource, NAME, NAME:N, NAME:TYPE or NAME:TYPE:N, which sockets "(S:0-1)" may
+// follow, and returns its number. The second of two words is a type if it begins with a letter.
+std::optional<int> slurm_gres(std::string_view name, std::string_view text);
 
 // Parses a size and returns it in MiB. The text is a whole number with a suffix K, M (default), G
 // or T, which may be followed by B. Kibibytes are rounded up to MiB.

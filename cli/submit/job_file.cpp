@@ -1,6 +1,8 @@
 #include "cli/submit/job_file.hpp"
 
 #include <filesystem>
+#include <optional>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -17,6 +19,7 @@
 #include "common/spec/check/check_job.hpp"
 #include "common/spec/schema/schema.hpp"
 #include "common/spec/train/preference.hpp"
+#include "common/split.hpp"
 #include "common/yaml/yaml.hpp"
 
 namespace roll::cli {
@@ -93,18 +96,35 @@ Result<void> translate_foreign(Source& source) {
     return {};
 }
 
+// Parses JSON. If an object has a key twice, sets `twice` to this key. Returns a discarded value if
+// the text is not JSON.
+Json parse_object(std::string_view text, std::optional<std::string>& twice) {
+    std::vector<std::set<std::string>> keys;  // of each object around the current place
+    const auto note = [&](int /*depth*/, Json::parse_event_t event, const Json& value) {
+        if (event == Json::parse_event_t::object_start) keys.emplace_back();
+        if (event == Json::parse_event_t::object_end) keys.pop_back();
+        if (event == Json::parse_event_t::key && !keys.back().insert(value).second)
+            twice = value.get<std::string>();
+        return true;
+    };
+    return Json::parse(text, note, /*allow_exceptions=*/false);
+}
+
 // Reads JSON: one object per line. Skips empty lines, comments and the separator "---". Returns
-// nullopt if any other line is not a JSON object.
-std::optional<std::vector<Json>> read_json(std::string_view text) {
+// nullopt if any other line is not a JSON object. Fails if an object has a key twice.
+Result<std::optional<std::vector<Json>>> read_json(std::string_view text, const std::string& file) {
     std::vector<Json> documents;
-    for (std::size_t from = 0; from < text.size();) {
-        const std::size_t end = std::min(text.find('\n', from), text.size());
-        const std::string_view line = text.substr(from, end - from);
-        from = end + 1;
+    int number = 0;
+    for (const std::string& line : split_at(text, '\n')) {
+        ++number;
         const std::size_t begin = line.find_first_not_of(" \t\r");
         if (begin == std::string_view::npos || line[begin] == '#' || line == "---") continue;
-        Json json = Json::parse(line, nullptr, false);
+        std::optional<std::string> twice;
+        Json json = parse_object(line, twice);
         if (!json.is_object()) return std::nullopt;
+        if (twice)
+            return fail(ErrorCode::InvalidArgument,
+                        fmt::format("{}:{}: duplicate key {}", file, number, *twice));
         documents.push_back(std::move(json));
     }
     return documents;
@@ -192,7 +212,7 @@ Result<std::vector<Source>> job_sources(const std::string& text, const std::stri
         ROLL_TRY(TomlFile toml, read_toml(text, file));
         return std::vector<Source>{{file, std::move(toml.document), base, std::move(toml.lines)}};
     }
-    auto documents = read_json(text);
+    ROLL_TRY(auto documents, read_json(text, file));
     std::shared_ptr<const std::string> yaml;  // text of a YAML file; null if the file is JSON
     if (!documents) {
         ROLL_TRY_VOID(check_sizes(text, file));

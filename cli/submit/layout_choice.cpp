@@ -2,23 +2,19 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cmath>
-#include <csignal>
 #include <filesystem>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/client/daemon.hpp"
-#include "cli/submit/memory_file.hpp"
 #include "common/counted.hpp"
 #include "common/files.hpp"
-#include "common/io/process.hpp"
+#include "common/io/run.hpp"
 #include "common/protocol/cluster_operations.hpp"
 #include "common/spec/check/check_job.hpp"
 #include "common/spec/check/tensor.hpp"
@@ -87,31 +83,6 @@ Result<Limit> memory_limit(const Context& context, const Json& document,
     return share(std::int64_t{pages} * size, "the memory of this machine");
 }
 
-// Runs roll-rank and returns its standard output and exit status. Drops its standard error, because
-// roll-rank also reports an error in its output.
-Result<std::pair<std::string, int>> output_of_rank(std::vector<std::string> arguments,
-                                                   int document) {
-    ROLL_TRY(io::Pipe pipe, io::make_pipe());
-    io::Spawn spawn;
-    const auto beside = std::filesystem::path(io::own_program()).parent_path() / "roll-rank";
-    arguments.insert(arguments.begin(), path_exists(beside) ? beside.string() : "roll-rank");
-    spawn.arguments = std::move(arguments);
-    spawn.environment = io::current_environment();
-    spawn.descriptors = {{pipe.write.get(), STDOUT_FILENO}, {document, document}};
-    spawn.death_signal = SIGKILL;
-    ROLL_TRY(const pid_t pid, io::spawn(spawn));
-    pipe.write.reset();
-    std::string output;
-    char buffer[16'384];
-    for (ssize_t got = 1; got > 0 || (got < 0 && errno == EINTR);) {
-        got = ::read(pipe.read.get(), buffer, sizeof buffer);
-        if (got > 0) output.append(buffer, static_cast<std::size_t>(got));
-    }
-    int status = 0;
-    while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
-    return std::pair(std::move(output), status);
-}
-
 // The input of roll-rank's search: a document, and the keys that roll-rank must choose.
 struct Question {
     Json document;
@@ -153,16 +124,15 @@ Question question_of(const Json& asked, Json complete, const IsFixed& is_fixed) 
 // Runs roll-rank's command `verb` on a job's document, and returns the JSON that it prints.
 Result<Json> ask_rank(const std::string& verb, const std::string& document,
                       const std::vector<std::string>& options) {
-    ROLL_TRY(const std::string path, in_memory(document));
-    std::vector<std::string> arguments = {verb, "--spec", path};
-    arguments.insert(arguments.end(), options.begin(), options.end());
-    const int descriptor = std::atoi(path.substr(path.rfind('/') + 1).c_str());
-    const auto answer = output_of_rank(std::move(arguments), descriptor);
-    ::close(descriptor);
-    if (!answer) return tl::unexpected(answer.error());
-    const auto& [text, status] = *answer;
-    Json report = Json::parse(text, nullptr, false);
-    if (status == 0 && report.is_object()) return report;
+    const auto beside = std::filesystem::path(io::own_program()).parent_path() / "roll-rank";
+    io::Spawn spawn;
+    spawn.arguments = {path_exists(beside) ? beside.string() : "roll-rank", verb, "--spec",
+                       "/proc/self/fd/0"};
+    spawn.arguments.insert(spawn.arguments.end(), options.begin(), options.end());
+    spawn.environment = io::current_environment();
+    ROLL_TRY(const io::Finished done, io::run(std::move(spawn), {.input = document}));
+    Json report = Json::parse(done.output, nullptr, false);
+    if (done.exit_code == 0 && report.is_object()) return report;
     const Json error = report.is_object() ? report.value("error", Json::object()) : Json::object();
     return fail(ErrorCode::InvalidArgument,
                 error.value("message", fmt::format("`roll-rank {}` failed", verb)));

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/files.hpp"
+#include "common/spec/check/experts.hpp"
 #include "common/spec/check/lora_rules.hpp"
 #include "common/spec/check/sizes.hpp"
 #include "common/spec/train/model_source.hpp"
@@ -99,7 +100,7 @@ const Result<families::Families>& ModelCheck::families(const std::string& model_
 }
 
 const ModelCheck::Model* ModelCheck::given_model(const CheckedJob& job) {
-    return model_in(job.from, spec::dropouts_of(job.model));
+    return model_in(job.from, spec::overridden_of(job.model));
 }
 
 const ModelCheck::Model* ModelCheck::model_in(const std::string& directory, const Json& dropouts) {
@@ -277,6 +278,17 @@ void check_groups(const CheckedJob& job, const std::vector<std::string>& paramet
             check_glob(fmt::format("train.optimizer.groups[{}].match", i), glob);
 }
 
+// Checks the job's settings against a model that has experts.
+void check_experts(const CheckedJob& job) {
+    const auto cp = number_of(object_of(job.document, "parallel"), "cp").value_or(1);
+    const spec::ExpertUse use{spec::objective_name(job.document.value("objective", Json())),
+                              static_cast<int>(std::min<std::int64_t>(cp, 1'000'000)),
+                              job.train.contains("lora"),
+                              object_of(job.document, "resources").contains("gpus_per_node")};
+    for (const spec::Problem& problem : spec::expert_problems(use))
+        job.note(problem.path, problem.message);
+}
+
 }  // namespace
 
 // Checks that the teacher of a distillation can be read, and that it has the trained model's
@@ -285,7 +297,7 @@ void ModelCheck::check_teacher(const CheckedJob& job, std::int64_t vocab) {
     const std::string directory =
         path_of(object_of(object_of(job.document, "objective"), "teacher"), "from", job.base);
     const Model* teacher =
-        directory.empty() ? nullptr : model_in(directory, spec::dropouts_of(Json::object()));
+        directory.empty() ? nullptr : model_in(directory, spec::overridden_of(Json::object()));
     if (teacher == nullptr) return;
     for (const std::string& problem : teacher->problems)
         job.note("objective.teacher.from", fmt::format("is {}: {}", directory, problem));
@@ -322,6 +334,7 @@ void ModelCheck::check(const CheckedJob& job) {
              spec::lora_target_problems(spec::lora_spec(job.train.value("lora", Json())), modules))
             job.note(problem.path, problem.message);
     if (!model->config) return;
+    if (model->config->experts > 0) check_experts(job);
     // If the sizes are in the job file, the schema's check has already checked the layers.
     if (!job.from.empty())
         if (const auto problem = spec::undivided_layers(job.document, model->config->layers))

@@ -1,23 +1,21 @@
 #include <algorithm>
-#include <cerrno>
-#include <csignal>
 #include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
 
 #include <fmt/format.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "cli/submit/checks.hpp"
 #include "common/files.hpp"
-#include "common/io/process.hpp"
-#include "common/json.hpp"
+#include "common/io/run.hpp"
+#include "common/json_file.hpp"
 #include "common/json_records.hpp"
+#include "common/spec/check/member.hpp"
 #include "common/spec/train/preference.hpp"
 #include "common/spec/train/train.hpp"
 #include "worker/chat/model_template.hpp"
+#include "worker/formats/bytes_tokenizer.hpp"
 #include "worker/tokenizer/directory.hpp"
 #include "worker/train/data/corpus/parquet.hpp"
 #include "worker/train/data/corpus/text_source.hpp"
@@ -32,26 +30,11 @@ constexpr std::size_t kRecordMax = 16 << 20;  // bytes; larger first records are
 // Returns the first row of a .parquet as JSON; an empty text if roll-parquet is not installed or
 // cannot read the file.
 std::string first_row(const std::string& file) {
-    auto pipe = io::make_pipe();
-    if (!pipe) return "";
-    io::Spawn spawn;
-    spawn.arguments = {fs::path(io::own_program()).parent_path() / "roll-parquet", file};
-    spawn.environment = io::current_environment();
-    spawn.descriptors = {{pipe->write.get(), STDOUT_FILENO}};
-    spawn.death_signal = SIGKILL;
-    const auto pid = io::spawn(spawn);
-    if (!pid) return "";
-    pipe->write.reset();
-    std::string text;
-    char buffer[16'384];
-    for (ssize_t got = 1; got > 0 || (got < 0 && errno == EINTR);) {
-        got = ::read(pipe->read.get(), buffer, sizeof buffer);
-        if (got > 0) text.append(buffer, static_cast<std::size_t>(got));
-        if (text.find('\n') != std::string::npos || text.size() > kRecordMax) break;
-    }
-    ::kill(*pid, SIGKILL);
-    while (::waitpid(*pid, nullptr, 0) < 0 && errno == EINTR) {}
-    return text.substr(0, text.find('\n'));
+    const auto done =
+        io::run({.arguments = {fs::path(io::own_program()).parent_path() / "roll-parquet", file},
+                 .environment = io::current_environment()},
+                {.output_max = kRecordMax});
+    return done ? done->output.substr(0, done->output.find('\n')) : "";
 }
 
 // Returns the first record of a file; an empty text if this machine cannot read the file, or if the
@@ -107,10 +90,25 @@ std::vector<std::string> tokenizers_of(const Json& document, Links earlier) {
     return places;
 }
 
+// Returns whether the model in a directory was trained with the tokenizer `bytes`.
+bool reads_bytes(const std::string& directory) {
+    const auto config = read_optional_json_object(fs::path(directory) / "config.json");
+    return config && formats::has_bytes_tokenizer(*config);
+}
+
 // Returns why a job has no chat template; nullopt if it has one, or if this machine cannot tell.
-// `places` are the possible places of its tokenizer.
-std::optional<std::string> missing_template(const std::vector<std::string>& places) {
+// `places` are the possible places of its tokenizer, the first before the others. `models_own`: the
+// job uses the tokenizer of its model.
+std::optional<std::string> missing_template(const std::vector<std::string>& places,
+                                            bool models_own) {
     std::optional<std::string> why;
+    if (!places.empty() && places.front() == "bytes")
+        return "the tokenizer `bytes` has no chat template";
+    if (!places.empty() && models_own && reads_bytes(places.front()))
+        return places.front() +
+               " is a model of the tokenizer `bytes`, which has no chat template; a copy of the "
+               "tokenizer's files and of the template in another directory is a tokenizer with a "
+               "chat template";
     for (const std::string& place : places) {
         if (place == "bytes") {
             if (!why) why = "the tokenizer `bytes` has no chat template";
@@ -189,13 +187,18 @@ class FileCheck {
     std::vector<spec::Problem> problems_ = {};
 };
 
+bool models_own(const Json& document) {
+    const Json own = spec::key_at(document, "/tokenizer");
+    return own.is_string() && own == spec::key_at(document, "/model/from");
+}
+
 // Returns the problems of one job. `tokenizers` are the possible places of its tokenizer.
 std::vector<spec::Problem> problems_of(const Json& document, const std::string& prefix,
                                        const std::vector<std::string>& tokenizers) {
     const auto spec = spec::tokenize_spec(document.dump());
     if (!spec) return {};
     FileCheck files(spec->data, spec::objective_name(document.value("objective", Json())), prefix,
-                    missing_template(tokenizers));
+                    missing_template(tokenizers, models_own(document)));
     for (std::size_t i = 0; i < spec->data.train.size(); ++i)
         files.check(fmt::format("data.train[{}]", i), spec->data.train[i]);
     for (const spec::ValidFiles& set : spec->data.valid_files)

@@ -9,9 +9,11 @@
 #include <fmt/ranges.h>
 
 #include "cli/text/render.hpp"
+#include "cli/text/text_width.hpp"
 #include "common/files.hpp"
 #include "common/number.hpp"
 #include "common/spec/schema/nearest.hpp"
+#include "common/split.hpp"
 #include "common/yaml/yaml.hpp"
 
 namespace roll::cli {
@@ -61,7 +63,7 @@ Result<void> read_field(const std::string& text, std::string_view inner, const F
     if (colon < inner.size() && !read_shape(inner.substr(colon + 1), part)) {
         return fail(ErrorCode::InvalidArgument,
                     fmt::format("-o {}: {{{}}} is not a valid field", text, inner),
-                    "allowed: {FIELD}, {FIELD:<20} (or > or ^) to pad to 20 characters, "
+                    "allowed: {FIELD}, {FIELD:<20} (or > or ^) to pad to 20 columns, "
                     "{FIELD:.8} to cut to 8");
     }
     return {};
@@ -113,31 +115,16 @@ Result<std::map<std::string, std::string>> names_in(const std::string& file, con
 
 Result<Format> read_list(const std::string& text, const Fields& fields) {
     Format format;
-    for (std::size_t from = 0; from <= text.size();) {
-        const std::size_t end = std::min(text.find(',', from), text.size());
-        format.fields.push_back(text.substr(from, end - from));
-        from = end + 1;
-        if (!is_known(format.fields.back(), fields))
-            return no_such_field(text, format.fields.back(), fields);
-    }
+    format.fields = split_at(text, ',');
+    for (const std::string& field : format.fields)
+        if (!is_known(field, fields)) return no_such_field(text, field, fields);
     return format;
 }
 
-// Returns the number of bytes of the first `characters` characters of a UTF-8 text.
-std::size_t end_of(const std::string& text, std::size_t characters) {
-    std::size_t at = 0;
-    for (; at < text.size(); ++at) {
-        const bool begins = (static_cast<unsigned char>(text[at]) & 0xC0) != 0x80;
-        if (begins && characters-- == 0) return at;
-    }
-    return at;
-}
-
 std::string shaped(std::string text, const Part& part) {
-    if (part.most) text.resize(end_of(text, *part.most));
-    const auto characters = static_cast<std::size_t>(std::ranges::count_if(
-        text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
-    const std::size_t missing = part.width > characters ? part.width - characters : 0;
+    if (part.most) text = first_columns(text, *part.most);
+    const std::size_t columns = columns_of(text);
+    const std::size_t missing = part.width > columns ? part.width - columns : 0;
     const std::size_t before = part.align == '<' ? 0 : part.align == '>' ? missing : missing / 2;
     return std::string(before, ' ') + text + std::string(missing - before, ' ');
 }

@@ -28,7 +28,7 @@ struct Part {
     std::string field{};
     char align = '<';  // alignment: '<', '>' or '^'
     std::size_t width = 0;
-    std::optional<std::size_t> most{};  // maximum number of characters; a longer value is cut
+    std::optional<std::size_t> most{};  // maximum number of columns; a longer value is cut
 };
 
 // A parsed value of the option -o. If it has no fields, the command prints its default table.

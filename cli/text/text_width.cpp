@@ -1,49 +1,29 @@
 #include "cli/text/text_width.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cstdint>
-#include <utility>
 
 #include <fmt/format.h>
+#include <utf8proc.h>
+
+#include "common/split.hpp"
 
 namespace roll::cli {
 namespace {
 
 // Removes the first character from `text` and returns its code point. Returns U+FFFD for a byte
 // that is not UTF-8.
-std::uint32_t take_character(std::string_view& text) {
-    constexpr std::uint32_t kInvalid = 0xFFFD;
-    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-    const unsigned char lead = byte(0);
-    const std::size_t size = lead < 0x80       ? 1
-                             : lead >> 5 == 6  ? 2
-                             : lead >> 4 == 14 ? 3
-                             : lead >> 3 == 30 ? 4
-                                               : 0;
-    bool valid = size > 0 && text.size() >= size;
-    std::uint32_t point = size < 2 ? lead : lead & (0x7Fu >> size);
-    for (std::size_t i = 1; valid && i < size; ++i) {
-        valid = (byte(i) & 0xC0) == 0x80;
-        point = point << 6 | (byte(i) & 0x3Fu);
-    }
-    text.remove_prefix(valid ? size : 1);
-    return valid ? point : kInvalid;
+utf8proc_int32_t take_character(std::string_view& text) {
+    utf8proc_int32_t point = 0;
+    const auto size = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                       static_cast<utf8proc_ssize_t>(text.size()), &point);
+    text.remove_prefix(size > 0 ? static_cast<std::size_t>(size) : 1);
+    return size > 0 ? point : 0xFFFD;
 }
 
-std::size_t columns_of(std::uint32_t point) {
-    using Points = std::pair<std::uint32_t, std::uint32_t>;
-    static constexpr std::array kNone = {Points{0x300, 0x36F}, Points{0x200B, 0x200F},
-                                         Points{0xFE00, 0xFE0F}};
-    static constexpr std::array kWide = {
-        Points{0x1100, 0x115F}, Points{0x2E80, 0xA4CF},   Points{0xAC00, 0xD7A3},
-        Points{0xF900, 0xFAFF}, Points{0xFE30, 0xFE6F},   Points{0xFF00, 0xFF60},
-        Points{0xFFE0, 0xFFE6}, Points{0x1F300, 0x1FAFF}, Points{0x20000, 0x3FFFD}};
-    const auto holds = [point](const Points& range) {
-        return point >= range.first && point <= range.second;
-    };
-    if (std::ranges::any_of(kNone, holds)) return 0;
-    return std::ranges::any_of(kWide, holds) ? 2 : 1;
+// Characters of a newer Unicode than utf8proc's take one column.
+std::size_t columns_of(utf8proc_int32_t point) {
+    if (utf8proc_category(point) == UTF8PROC_CATEGORY_CN) return 1;
+    return static_cast<std::size_t>(utf8proc_charwidth(point));
 }
 
 // Removes an escape sequence from the beginning of `text`, which begins with ESC. Returns the
@@ -113,12 +93,8 @@ std::string pad_text(std::string text, std::size_t columns, bool right) {
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
-    std::vector<std::string> lines;
-    for (std::size_t from = 0; from < text.size();) {
-        const std::size_t end = std::min(text.find('\n', from), text.size());
-        lines.push_back(text.substr(from, end - from));
-        from = end + 1;
-    }
+    std::vector<std::string> lines = split_at(text, '\n');
+    if (lines.back().empty()) lines.pop_back();
     return lines;
 }
 
@@ -136,7 +112,7 @@ std::string harmless(std::string_view text) {
         if (byte >= 0x20 && byte < 0x7F) kept += c;
         if (byte >= 0x80) {
             std::string_view rest = text;
-            const std::uint32_t point = take_character(rest);
+            const utf8proc_int32_t point = take_character(rest);
             const std::size_t size = text.size() - rest.size();
             if (point == 0xFFFD && size == 1)
                 kept += '?';

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "common/files.hpp"
+#include "common/split.hpp"
 
 namespace roll::io {
 namespace {
@@ -66,11 +67,8 @@ std::vector<std::string> candidates_of(const Spawn& spawn) {
     for (const std::string& variable : spawn.environment)
         if (variable.starts_with("PATH=")) path = variable.substr(5);
     std::vector<std::string> candidates;
-    for (std::size_t at = 0; at <= path.size();) {
-        const std::size_t end = std::min(path.find(':', at), path.size());
-        if (end > at) candidates.push_back(path.substr(at, end - at) + "/" + program);
-        at = end + 1;
-    }
+    for (const std::string& directory : words_at(path, ':'))
+        candidates.push_back(directory + "/" + program);
     return candidates;
 }
 

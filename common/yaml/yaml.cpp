@@ -118,6 +118,9 @@ class Reader {
         for (const auto& field : node) {
             if (!field.first.IsScalar()) return problem(field.first, "a key must be a scalar");
             const std::string& key = field.first.Scalar();
+            if (key == "<<" && field.first.Tag() == "?")
+                return problem(field.first,
+                               "the merge key << is not supported; write the merged keys out");
             if (object.contains(key)) {
                 return problem(field.first, fmt::format("duplicate key {}", key));
             }

@@ -2,12 +2,12 @@
 #include <algorithm>
 #include <array>
 #include <set>
-#include <sstream>
 
 #include <fmt/ranges.h>
 
 #include "common/number.hpp"
 #include "common/protocol/job_operations.hpp"
+#include "common/split.hpp"
 #include "common/training_request.hpp"
 #include "daemon/api/operations.hpp"
 
@@ -31,8 +31,7 @@ struct Selected {
 // Returns the jobs that a selector names by a single id, such as 1 and 4 in "1,4,@me".
 std::set<JobId> numbers_in(const std::string& selector) {
     std::set<JobId> named;
-    std::istringstream words(selector);
-    for (std::string word; std::getline(words, word, ',');)
+    for (const std::string& word : split_at(selector, ','))
         if (const auto number = parse_number<std::uint64_t>(word)) named.insert(JobId{*number});
     return named;
 }

@@ -85,7 +85,7 @@ struct Feed::Channel {
     std::vector<std::uint64_t> versions;  // number of changes of each answer
     bool is_refused = false;              // true if the token is no longer valid
     bool is_refreshing = false;           // true while its answers are computed
-    std::optional<std::size_t> log{};     // index in `targets` of the log; nullopt: none
+    std::optional<std::size_t> log{};     // index of the log in `targets`; nullopt: none
     LogPosition position{};
     bool is_following = false;        // true while the log is read
     std::uint64_t round = 0;          // incremented when there is something to send to the viewers

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "common/number.hpp"
+#include "common/split.hpp"
 
 namespace roll::http {
 namespace {
@@ -46,13 +47,7 @@ Result<Json> value_of(const protocol::FieldInfo& field, const std::string& text)
     const std::string type = field.type.value("type", "");
     if (type == "string") return Json(text);
     if (type == "array") {
-        Json list = Json::array();
-        for (std::string_view rest = text; !rest.empty();) {
-            const std::size_t end = rest.find(',');
-            list.push_back(std::string(rest.substr(0, end)));
-            rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
-        }
-        return list;
+        return text.empty() ? Json::array() : Json(split_at(text, ','));
     }
     if (type.empty()) {  // the field may have several types: for example a job's number or its name
         const bool digits = std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });

@@ -3,6 +3,8 @@
 #include <array>
 #include <string_view>
 
+#include "common/split.hpp"
+
 namespace roll::http {
 namespace {
 
@@ -58,17 +60,6 @@ constexpr std::array kRoutes = {
 };
 // clang-format on
 
-std::vector<std::string> split(std::string_view path) {
-    std::vector<std::string> segments;
-    path.remove_prefix(1);
-    while (!path.empty()) {
-        const std::size_t end = path.find('/');
-        segments.emplace_back(path.substr(0, end));
-        path.remove_prefix(end == std::string_view::npos ? path.size() : end + 1);
-    }
-    return segments;
-}
-
 }  // namespace
 
 std::span<const Route> routes() { return kRoutes; }
@@ -78,7 +69,7 @@ std::optional<RouteMatch> find_route(const std::vector<std::string>& path, bool 
     // them.
     static const std::vector<std::vector<std::string>> kSegments = [] {
         std::vector<std::vector<std::string>> all;
-        for (const Route& route : kRoutes) all.push_back(split(route.path));
+        for (const Route& route : kRoutes) all.push_back(words_at(route.path, '/'));
         return all;
     }();
     std::optional<RouteMatch> match;

@@ -16,6 +16,7 @@
 #include "common/protocol/scope.hpp"
 #include "common/protocol/token_operations.hpp"
 #include "common/protocol/view_operations.hpp"
+#include "common/split.hpp"
 #include "daemon/http/exposition.hpp"
 #include "daemon/http/log_position.hpp"
 #include "daemon/http/openapi.hpp"
@@ -140,14 +141,12 @@ Result<Reply> stream_reply(const Target& target) {
 // Returns rows of metrics with only the fields in `keys`, which are separated by commas. Leaves out
 // rows that have none of these fields besides `step`.
 Json rows_with(const Json& rows, const std::string& keys) {
+    const std::vector<std::string> names = split_at(keys, ',');
     Json kept = Json::array();
     for (const Json& row : rows) {
         Json one = Json::object();
         bool tells = false;
-        for (std::string_view rest = keys; !rest.empty();) {
-            const std::size_t end = rest.find(',');
-            const std::string key(rest.substr(0, end));
-            rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+        for (const std::string& key : names) {
             const auto field = row.find(key);
             if (field == row.end()) continue;
             one[key] = *field;
@@ -183,6 +182,7 @@ Reply too_many(const Error& error, const char* limit, std::chrono::milliseconds 
 }
 
 Reply Site::answer(const Request& request, bool counts) {
+    if (request.host.empty()) return refusal(400, "the request has no header Host");
     if (std::ranges::find(options_.hosts, request.host) == options_.hosts.end())
         return refusal(
             403, fmt::format("this server does not serve the host {}", request.host.substr(0, 100)),

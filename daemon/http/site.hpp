@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "common/protocol/operation.hpp"
+#include "common/rate_limit.hpp"
 #include "common/spec/job/http.hpp"
 #include "daemon/http/board.hpp"
 #include "daemon/http/pipeline.hpp"
-#include "daemon/http/rate_limit.hpp"
 #include "daemon/http/routes.hpp"
 #include "daemon/http/target.hpp"
 #include "daemon/http/trial_files.hpp"
@@ -58,6 +58,9 @@ class Site {
   public:
     // Maximum number of files that are read at the same time
     static constexpr std::size_t kFilesAtOnce = 16;
+    // A client may save up unused requests for this time, so that a page that loads many files at
+    // once is not delayed.
+    static constexpr int kBurstSeconds = 20;
 
     // `rolld` sends requests to rolld. `files` is read_job_file() and `plan` is run_plan(), except
     // in tests.
@@ -66,7 +69,7 @@ class Site {
           rolld_(std::move(rolld)),
           files_(std::move(files), kFilesAtOnce),
           pipelines_(std::move(plan)),
-          rate_(options_.requests_per_second) {}
+          rate_(options_.requests_per_second, kBurstSeconds * options_.requests_per_second) {}
 
     // Adds an accepted value of the header Host. Call this function before the first request.
     void accept_host(std::string host) { options_.hosts.push_back(std::move(host)); }

@@ -1,7 +1,11 @@
 #include "daemon/http/target.hpp"
 
+#include <algorithm>
+#include <array>
 #include <charconv>
+#include <span>
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 
 namespace roll::http {
@@ -60,6 +64,14 @@ Result<Target> parse_target(std::string_view target) {
                         fmt::format("the address has the parameter {} twice", key.substr(0, 60)));
     }
     return result;
+}
+
+std::string client_of_address(const std::string& address) {
+    std::array<unsigned char, sizeof(in6_addr)> bytes{};
+    if (::inet_pton(AF_INET6, address.c_str(), bytes.data()) != 1) return address;
+    constexpr std::array<unsigned char, 12> kMapped = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+    const std::size_t used = std::ranges::equal(kMapped, std::span(bytes).first<12>()) ? 16 : 8;
+    return std::string(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(used));
 }
 
 }  // namespace roll::http

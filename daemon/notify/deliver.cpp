@@ -11,12 +11,11 @@
 #include <boost/beast/http.hpp>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/io/process.hpp"
+#include "common/io/run.hpp"
 #include "daemon/notify/notice.hpp"
 #include "daemon/notify/trust.hpp"
 
@@ -128,11 +127,7 @@ Result<void> post(const Target& target, const Delivery& delivery) {
 
 Result<void> run(const Target& target, const Delivery& delivery) {
     // Pass the body in a file in memory. A write to a pipe would block if the command did not read.
-    const io::Descriptor body(::memfd_create("notification", MFD_CLOEXEC));
-    const auto size = static_cast<ssize_t>(delivery.body.size());
-    if (!body || ::write(body.get(), delivery.body.data(), delivery.body.size()) != size ||
-        ::lseek(body.get(), 0, SEEK_SET) != 0)
-        return fail(ErrorCode::Failed, "the notification could not be stored in memory");
+    ROLL_TRY(const io::Descriptor body, io::memory_file(delivery.body));
     io::Spawn spawn;
     spawn.arguments = target.command;
     spawn.environment = io::current_environment();

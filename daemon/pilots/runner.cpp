@@ -22,7 +22,7 @@ std::string one_line(std::string text) {
     return text.substr(0, 500);
 }
 
-std::string trouble_of(const slurm::Finished& done, const char* program,
+std::string trouble_of(const io::Finished& done, const char* program,
                        std::chrono::seconds deadline = kDeadline) {
     if (done.timed_out)
         return std::string(program) + " gave no answer in " + std::to_string(deadline.count()) +

@@ -7,13 +7,13 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "common/split.hpp"
 #include "daemon/query/query.hpp"
 
 namespace roll::query {
@@ -221,8 +221,7 @@ class Report {
 // Parses the argument `by`. Fails with InvalidArgument if a group does not exist or is repeated.
 Result<std::vector<std::string>> read_groups(const std::string& by) {
     std::vector<std::string> groups;
-    std::istringstream words(by.empty() ? "user" : by);
-    for (std::string group; std::getline(words, group, ',');) {
+    for (std::string& group : split_at(by.empty() ? "user" : by, ',')) {
         const bool known = std::ranges::find(kGroups, group) != kGroups.end();
         if (!known || std::ranges::find(groups, group) != groups.end())
             return fail(ErrorCode::InvalidArgument,

@@ -74,7 +74,7 @@ void Server::take_request(const Client& client, const std::string& frame) {
 }
 
 Result<void> Server::take_request(const Client& client, const protocol::Request& request) {
-    if (!rate_.take(client.who.user, std::chrono::steady_clock::now())) {
+    if (rate_.take(client.who.user, std::chrono::steady_clock::now())) {
         return fail(ErrorCode::Refused,
                     fmt::format("{} sends too many requests; allowed: {} a second", client.who.user,
                                 rate_.per_second()),

@@ -19,6 +19,7 @@
 
 #include "common/io/zmq_reader.hpp"
 #include "common/protocol/client.hpp"
+#include "common/rate_limit.hpp"
 #include "daemon/api/bulk.hpp"
 #include "daemon/api/operations.hpp"
 #include "daemon/engine/clock_watch.hpp"
@@ -27,7 +28,6 @@
 #include "daemon/gateway/authenticator.hpp"
 #include "daemon/gateway/beacon_writer.hpp"
 #include "daemon/gateway/local_door.hpp"
-#include "daemon/gateway/rate_limit.hpp"
 #include "daemon/gateway/sessions.hpp"
 #include "daemon/gateway/terminals.hpp"
 #include "daemon/ledger/ledger.hpp"
@@ -125,7 +125,7 @@ class Server {
     secrets::Store secrets_;
     tokens::Store tokens_;
     PieceSender pieces_;
-    gateway::RateLimit rate_;
+    RateLimit rate_;
     pilots::Desk desk_;
     pilots::Runner runner_;
     sweeps::Watch sweeps_;

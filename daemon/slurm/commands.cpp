@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 
+#include "common/split.hpp"
 #include "daemon/slurm/parse.hpp"
 
 namespace roll::slurm {
@@ -43,7 +44,8 @@ std::string exports(const Site& site) {
     std::string text = "unset LC_ALL\n";
     for (const char* name : kKept) {
         const std::string value = value_of(site.environment, name);
-        if (!value.empty()) text += "export " + std::string(name) + "=" + quote(value) + "\n";
+        if (!value.empty())
+            text += "export " + std::string(name) + "=" + shell_quoted(value) + "\n";
     }
     return text;
 }
@@ -87,12 +89,6 @@ std::string key_of(std::string_view comment) {
     return std::string(comment.substr(kComment.size()));
 }
 
-std::string quote(std::string_view text) {
-    std::string quoted = "'";
-    for (const char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
-    return quoted + "'";
-}
-
 namespace {
 
 // Returns a size in MiB as text. Rounds up, as Slurm does.
@@ -100,9 +96,9 @@ std::string mebibytes(std::int64_t bytes) { return std::to_string((bytes + (1 <<
 
 // Returns the command, as shell words, that starts a worker.
 std::string worker_words(const spec::PilotQueue& queue, const std::string& key, const Site& site) {
-    return quote(site.worker) + " --dir " + quote(site.directory) + " \\\n    --pilot " +
-           quote(key) + " --slots " + std::to_string(queue.slots) + " --gpus " +
-           std::to_string(queue.gpus) +
+    return shell_quoted(site.worker) + " --dir " + shell_quoted(site.directory) +
+           " \\\n    --pilot " + shell_quoted(key) + " --slots " + std::to_string(queue.slots) +
+           " --gpus " + std::to_string(queue.gpus) +
            (queue.memory > 0 ? " --memory " + std::to_string(queue.memory) : "") +
            " --ends-at \"$ends\" --handover " + std::to_string(queue.margin().count());
 }

@@ -67,7 +67,4 @@ Command nodes_command(const std::vector<std::string>& nodes, const Site& site);
 // nodes.
 bool is_node_name(std::string_view name);
 
-// Quotes `text` as one shell word.
-std::string quote(std::string_view text);
-
 }  // namespace roll::slurm

@@ -5,6 +5,7 @@
 #include <csignal>
 
 #include "common/number.hpp"
+#include "common/split.hpp"
 
 namespace roll::slurm {
 namespace {
@@ -95,10 +96,8 @@ std::optional<std::int64_t> limit_of(std::string_view text) {
 // "gpu:h200:8(S:0-1),gpu:a100:2,shard:16", 0 for "(null)".
 int gpus_of(std::string_view gres) {
     int gpus = 0;
-    while (!gres.empty()) {
-        const std::size_t end = std::min(gres.find(','), gres.size());
-        std::string_view item = gres.substr(0, std::min(end, gres.find('(')));
-        gres.remove_prefix(std::min(end + 1, gres.size()));
+    for (const std::string& part : split_at(gres, ',')) {
+        const std::string_view item = std::string_view(part).substr(0, part.find('('));
         if (!item.starts_with("gpu")) continue;
         const std::size_t colon = item.rfind(':');
         gpus += colon == std::string_view::npos

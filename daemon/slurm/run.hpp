@@ -3,21 +3,20 @@
 #pragma once
 
 #include <chrono>
-#include <string>
 
+#include "common/io/run.hpp"
 #include "daemon/slurm/commands.hpp"
 
 namespace roll::slurm {
 
-struct Finished {
-    bool timed_out = false;
-    int exit_code = 0;  // exit code as in a shell; 127: the command could not be run
-    std::string output{};
-    std::string errors{};  // first lines of stderr, without the command's name
-};
-
-// Runs the command. Blocks until the command ends, or until the deadline passes. At the deadline,
-// the command's process group is killed. The command is also killed if the calling thread ends.
-Finished run(const Command& command, std::chrono::milliseconds deadline);
+// Runs the command. A command that cannot be run ends with exit code 127 and the reason.
+inline io::Finished run(const Command& command, std::chrono::milliseconds deadline) {
+    auto finished = io::run({.arguments = command.arguments,
+                             .environment = command.environment,
+                             .umask = command.umask},
+                            {.input = command.input, .deadline = deadline});
+    if (!finished) return {.exit_code = 127, .errors = finished.error().message};
+    return *std::move(finished);
+}
 
 }  // namespace roll::slurm

@@ -157,6 +157,36 @@ class Layout(unittest.TestCase):
             self.assertEqual(kept['pipeline']['schedule'], 'interleaved', keys)
             self.assertEqual('schedule' in kept['layout_search']['searched'], keys == {'vpp': 2})
 
+    def test_vpp_is_chosen_for_a_given_schedule(self):
+        for schedule, pp in (('zb-v', 4), ('dualpipe-v', None), ('interleaved', 2)):
+            spec = job(resources__slots_per_node=4, train__micro_batch_size=8, model__vocab_size=512,
+                       parallel__schedule=schedule, **({'parallel__pp': pp} if pp else {}))
+            chosen = self.plan(spec)
+            self.assertEqual((chosen['pipeline']['schedule'], chosen['mesh']['pp']),
+                             (schedule, pp or chosen['mesh']['pp']))
+            self.assertGreater(chosen['mesh']['pp'], 1)
+            self.assertTrue(chosen['mesh']['vpp'] == 2 or schedule == 'interleaved' and chosen['mesh']['vpp'] > 2)
+        told = self.refusal(job(parallel__schedule='zb-v', parallel__pp=8))
+        self.assertIn('no layout of 8 ranks is possible for this job; ', told)
+        self.assertIn('; pp 8: parallel.pp is 8, vpp 2, which does not divide the 8 layers', told)
+
+    def test_a_given_cp_is_kept(self):
+        """The replicas that share state are dp x cp, so the search also tries zero without dp."""
+        spec = job(parallel__cp=2, train__micro_batch_size=4, train__global_batch_size=4)
+        plan = self.plan(spec)
+        found = plan['layout_search']
+        self.assertNotIn('cp', found['searched'])
+        for one in found['best'] + found['refused']:
+            self.assertEqual((one['cp'], one['dp'], one['tp'] * one['pp']), (2, 1, 4), one)
+        self.assertEqual((plan['mesh']['cp'], plan['mesh']['dp']), (2, 1))
+        self.assertEqual(plan['memory_per_rank_bytes']['total'], found['best'][0]['memory_bytes'])
+        document = json.loads(self.run_command('submit', spec, '--dry-run').stdout)['jobs'][0]['document']
+        self.assertEqual((document['parallel']['cp'], self.plan(document)['mesh']), (2, plan['mesh']))
+        limit = found['best'][0]['memory_bytes'] - 1
+        tight = self.plan(job(parallel__cp=2, train__micro_batch_size=4, train__global_batch_size=4,
+                              parallel__memory_limit=f'{limit}B'))
+        self.assertLessEqual(tight['memory_per_rank_bytes']['total'], limit)
+
     def test_submit_writes_the_choice_into_the_job(self):
         outputs = []
         for _ in range(2):
@@ -203,6 +233,14 @@ class Layout(unittest.TestCase):
         done = self.run_command('submit', job(**given, parallel__pp=4, parallel__activation_limit='10KiB'), '--dry-run')
         self.assertEqual((done.returncode, done.stdout), (2, ''), done.stderr)
         self.assertIn('auto cannot be queued: parallel.activation_limit is 10240 bytes, but ', done.stderr)
+        for schedule in ('1f1b', 'gpipe'):
+            fixed = {**given, 'parallel__pp': 4, 'parallel__schedule': schedule}
+            done = self.run_command('submit', job(**fixed, parallel__activation_limit='10KiB'), '--dry-run')
+            self.assertEqual((done.returncode, done.stdout), (2, ''), done.stderr)
+            held = re.search(rf'auto cannot be queued: parallel\.schedule: {schedule}: rank [01] would hold ([0-9]+) '
+                             'bytes of activations; parallel.activation_limit is 10240 bytes; ', done.stderr)[1]
+            done = self.run_command('submit', job(**fixed, parallel__activation_limit=held + 'B'), '--dry-run')
+            self.assertEqual(done.returncode, 0, done.stderr)
         done = self.run_command('submit', job(**given), '--dry-run')
         self.assertEqual(done.returncode, 0, done.stderr)
 

@@ -149,6 +149,9 @@ class ProveTest(unittest.TestCase):
         self.assertEqual((proof['proven'], proof['first']['step'], proof['first']['quantity']), (False, 1, 'loss'))
         self.assertGreater(proof['first']['error'], proof['limit'])
         self.assertEqual(run('prove', *words, plant='lose|everything').returncode, 2)
+        done = run('prove', *words, plant='drop|partial gradients')
+        self.assertEqual((done.returncode, done.stdout), (1, ''))
+        self.assertIn('roll-rank: the planted bug changed nothing, because ', done.stderr)
 
     def test_each_of_eight_bugs_ends_with_1_and_names_its_tensor(self):
         words = ['kjv.yaml', *layout(dp=2, tp=2, pp=2), '--set', 'train.micro_batch_size=2', '--set',

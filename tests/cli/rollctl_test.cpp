@@ -44,7 +44,7 @@ class Rollctl : public ::testing::Test {
     }
 
     TemporaryFolder temporary_;
-    std::string base = temporary_.path().string();
+    std::string base = temporary_.string();
 };
 
 TEST_F(Rollctl, SaysWhatIsWrongWithAnOption) {

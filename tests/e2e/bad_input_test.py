@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Wrong input of users: each gives one clear sentence and the right exit code, and nothing is lost."""
+import json
 import os
 import sys
 import unittest
@@ -58,6 +59,11 @@ class BadInput(RollTest):
             done = self.ctl(*command, check=False)
             self.assertEqual(done.returncode, 1, (command, done.stderr))
             self.assertRegex(done.stderr, r'^roll\S+: cannot use loop\S*: Too many levels of symbolic links\n$')
+        for command in (('generate', '.', 'x'), ('eval', '.', '--data', 'corpus.txt'), ('inspect', '.')):
+            done = self.ctl(*command, '--json', check=False)
+            error = json.loads(done.stdout)['error']
+            self.assertEqual((done.returncode, error['code'], error['hint']), (3, 'not_found', ''), command)
+            self.assertRegex(error['message'], 'is not a known checkpoint format')
         done = self.ctl('generate', '.', check=False)
         self.assertEqual((done.returncode, done.stderr.split('\n')[0]), (2, 'roll-rank: PROMPT is required'))
 

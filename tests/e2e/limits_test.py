@@ -80,6 +80,32 @@ class Limits(RollTest):
             self.assertEqual(done.returncode, 1, words)
             self.assertIn('cannot write to standard output', done.stderr)
 
+    def test_a_closed_stream_is_not_taken_for_another_file(self):
+        self.up()
+        self.ctl('submit', '--hold', '--', 'true')
+        for words, closed, status, says in (('rollctl jobs', '>&-', 1, 'cannot write to standard output: Bad file'),
+                                            ('rollctl families', '>&-', 1, 'cannot write to standard output: Bad file'),
+                                            ('rollctl families', '>/dev/full', 1, 'cannot write to standard output'),
+                                            ('rollctl submit --hold -- true', '2>&-', 0, ''),
+                                            ('rollctl show 9', '<&- >&- 2>&-', 3, '')):
+            done = subprocess.run(['sh', '-c', f'{BIN}/{words} {closed}'], env=self.env, text=True, timeout=60,
+                                  capture_output=True, check=False)
+            self.assertEqual(done.returncode, status, (words, closed, done.stderr))
+            self.assertIn(says, done.stderr)
+        self.assertEqual(len(json.loads(self.ctl('jobs', '--json').stdout)['jobs']), 2)
+
+    def test_a_state_directory_that_cannot_be_entered_is_not_one_without_rolld(self):
+        self.up()
+        plain = ['setpriv', '--bounding-set=-all'] if os.geteuid() == 0 else []  # root without its special rights
+        os.chmod(self.state, 0)
+        try:
+            done = subprocess.run([*plain, os.path.join(BIN, 'rollctl'), 'down'], env=self.env, text=True,
+                                  capture_output=True, timeout=60, check=False)
+        finally:
+            os.chmod(self.state, 0o700)
+        self.assertEqual((done.returncode, done.stdout), (4, ''))
+        self.assertIn('belongs to another user; only that user can stop its rolld', done.stderr)
+
     def test_a_change_rides_out_a_restart_of_rolld_here_and_on_another_machine(self):
         with socket.create_server(('127.0.0.1', 0)) as free:
             up = ('up', '--slots', 2, '--endpoint', f'tcp://127.0.0.1:{free.getsockname()[1]}')

@@ -5,7 +5,10 @@ OUT/NAME/ holds three HuggingFace directories of the same model: `weight` before
 last, and `grad`, whose tensors are the gradients of the first step; and told.safetensors: `loss` and `norm` (one number
 a step), `ids` and `targets` [step, row, position] (-100 does not count), `logits` of the first step's ids before it,
 `prompt` and `greedy`. OUT/NAME/true and OUT/NAME/bf16 hold the first step's gradients at the weights rounded to
-bfloat16, in float64 and as transformers' bfloat16 has them. The loss of a model of OBJECTIVES has the options of
+bfloat16, in float64 and as transformers' bfloat16 has them (not with experts: a router of another type may choose other
+experts). With experts, `balance` is the load-balancing loss of a step, as transformers computes it for one layer, / the
+experts of a token; its mean over the layers, weighted by the targets of the two micro-batches. The gradients are those
+of `loss` + coefficient x layers x `balance`, as in Megatron. The loss of a model of OBJECTIVES has the options of
 OUT/NAME/objective.json, written from the formulas of the papers: NEFTune (arXiv:2310.05914), whose noise is drawn by
 Roll's counter-based generator, z-loss (arXiv:2204.02311) and torch's label smoothing.
 """
@@ -20,6 +23,7 @@ import transformers
 from in_type import Lift, gradients
 from philox import uniform
 from safetensors.torch import save_file
+from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
 
 STEPS, ROWS, VOCAB = 10, 4, 256
 LR, BETAS, EPS, DECAY, CLIP = 1e-3, (0.9, 0.95), 1e-8, 0.1, 1.0
@@ -39,6 +43,7 @@ FIELDS = {"num_layers": 3, "hidden_size": 64, "ffn_hidden_size": 176, "num_atten
           "kv_channels": 24, "padded_vocab_size": VOCAB, "max_sequence_length": 128, "layernorm_epsilon": 1e-6,
           "init_method_std": 0.1, "attention_dropout": 0.0, "hidden_dropout": 0.0, "add_qkv_bias": True,
           "add_attention_output_bias": True, "use_sliding_window": True, "sliding_window": WINDOW,
+          "num_moe_experts": 6, "moe_router_topk": 2, "moe_ffn_hidden_size": 40, "moe_aux_loss_coeff": 0.05,
           "query_pre_attn_scalar": 40, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0}
 # name: family, config, positions. Windows are seen at four times their length, and a bit.
 VARIANTS = {
@@ -56,6 +61,9 @@ VARIANTS = {
                                "max_window_layers": 0,
                                "layer_types": ["full_attention", "sliding_attention", "full_attention"]}, 67),
     "qwen3-yarn": ("qwen3", {"head_dim": 24, "rope_parameters": YARN}, 67),
+    "qwen3_moe-probs": ("qwen3_moe", {"head_dim": 24, "num_experts": 7, "num_experts_per_tok": 3,
+                                      "norm_topk_prob": False, "moe_intermediate_size": 40,
+                                      "router_aux_loss_coef": 0.02}, 19),
     "llama-neftune": ("llama", {}, 19),
 }
 OBJECTIVES = {"llama-neftune": {"kind": "sft", "neftune_alpha": 5.0, "z_loss": 0.02, "label_smoothing": 0.1}}
@@ -82,10 +90,15 @@ def from_tables():
     return models
 
 
+def has_experts(config):
+    return hasattr(config, "num_experts_per_tok")
+
+
 def make_model(number, family, asked):
     config = transformers.AutoConfig.for_model(family, **(BASE | {"rope_parameters": dict(ROPE)} | asked))
     torch.manual_seed(1 + number)
-    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float64)
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float64,
+                                                          experts_implementation="eager")
     with torch.no_grad():  # norms would all be 1 and biases 0, which would hide mistakes
         for weight in model.parameters():
             if weight.ndim == 1:
@@ -112,33 +125,53 @@ def add_noise(embedded, step, alpha):
     return embedded + alpha / (length * width) ** 0.5 * noise.view(rows, length, width)
 
 
+def balance_of(model, router_logits, targets):
+    balance = 0
+    for rows in (slice(0, 2), slice(2, 4)):
+        share = (targets[rows] != -100).sum() / (targets != -100).sum()
+        for logits in router_logits:
+            own = logits.view(*targets.shape, -1)[rows].flatten(0, 1)
+            one = load_balancing_loss_func((own,), own.shape[-1], model.config.num_experts_per_tok)
+            balance = balance + share * one
+    return balance / len(router_logits) / model.config.num_experts_per_tok
+
+
 def loss_of(model, ids, targets, step, objective):
-    """Returns the loss and the logits."""
+    """Returns the loss, the logits and, with experts, the balance."""
     inputs = {"input_ids": ids}
     if "neftune_alpha" in objective:
         embedded = model.get_input_embeddings()(ids)
         inputs = {"inputs_embeds": add_noise(embedded, step, objective["neftune_alpha"])}
-    logits = model(**inputs, use_cache=False).logits
+    experts = {"output_router_logits": True} if has_experts(model.config) else {}
+    outputs = model(**inputs, **experts, use_cache=False)
+    logits = outputs.logits
     loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100,
                                              label_smoothing=objective.get("label_smoothing", 0.0))
     if "z_loss" in objective:
         loss = loss + objective["z_loss"] * logits[targets != -100].logsumexp(-1).square().mean()
-    return loss, logits
+    return loss, logits, balance_of(model, outputs.router_logits, targets) if experts else None
 
 
 def train(model, ids, targets, objective, told, out):
     optimizer = make_optimizer(model)
-    losses, norms = [], []
+    losses, norms, balances = [], [], []
     for step in range(STEPS):
-        loss, logits = loss_of(model, ids[step], targets[step], step, objective)
+        loss, logits, balance = loss_of(model, ids[step], targets[step], step, objective)
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        if balance is None:
+            loss.backward()
+        else:
+            balances.append(balance.detach())
+            factor = model.config.router_aux_loss_coef * model.config.num_hidden_layers
+            (loss + factor * balance).backward()
         if step == 0:
             save(model, out / "grad", {name: weight.grad.clone() for name, weight in model.named_parameters()})
         norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP, foreach=False))
         optimizer.step()
         losses.append(loss.detach())
     told |= {"loss": torch.stack(losses), "norm": torch.stack(norms)}
+    if balances:
+        told["balance"] = torch.stack(balances)
     save(model, out / "trained")
 
 
@@ -162,7 +195,7 @@ def compute(number, family, asked, positions, objective, out):
                  "logits": model(ids[0], use_cache=False).logits}
     train(model, ids, targets, objective, told, out)
     save_file({name: tensor.double().contiguous() for name, tensor in told.items()}, out / "told.safetensors")
-    return ids[0], targets[0]
+    return None if has_experts(model.config) else (ids[0], targets[0])
 
 
 def compute_narrow(out, ids, targets):
@@ -187,8 +220,9 @@ def main():
             objective = OBJECTIVES.get(name, {})
             (out / name / "objective.json").write_text(json.dumps(objective))
             seen[name] = compute(number, *model, objective, out / name)
-    for name, (ids, targets) in seen.items():
-        compute_narrow(out / name, ids, targets)
+    for name, first in seen.items():
+        if first is not None:
+            compute_narrow(out / name, *first)
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ THIRD_PARTIES = [
     (re.compile(r'#include <(torch|ATen|c10|caffe2|gloo)/'), ('worker/train/',)),
     (re.compile(r'#include [<"]sqlite3\.h'), ('daemon/ledger/',)),
     (re.compile(r'#include [<"]sodium'),
-     ('common/io/sha256.cpp', 'daemon/secrets/', 'daemon/tokens/', 'daemon/notify/')),
+     ('common/base64.cpp', 'common/io/sha256.cpp', 'daemon/secrets/', 'daemon/tokens/', 'daemon/notify/')),
     (re.compile(r'#include <(openssl|boost/asio/ssl|boost/beast/ssl)'),
      ('daemon/http/', 'daemon/notify/', 'daemon/tls/')),
     (re.compile(r'#include [<"]zmq'), ('common/io/', 'daemon/gateway/', 'worker/agent/', 'cli/')),

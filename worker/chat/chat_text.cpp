@@ -221,8 +221,8 @@ class TurnFinder {
 
     // Returns the position at which the turn of a message begins. This is the end of the prompt
     // that the template writes for the assistant. The prompt of some templates (DeepSeek's) also
-    // opens a thought, which the text of the conversation does not have. The turn then begins where
-    // the text of the conversation first differs from the prompt.
+    // opens the reasoning, which the text of the conversation does not have. The turn then begins
+    // where the text of the conversation first differs from the prompt.
     Result<std::size_t> begin_of(std::size_t index) const {
         const std::span<const Value> earlier = messages_.first(index);
         if (const Stop* const stop = stop_after(earlier))
@@ -368,8 +368,8 @@ Result<std::vector<Span>> turns_of(const ModelTemplate& model, const Conversatio
     const std::span<const Value> messages = conversation.messages.list();
     for (std::size_t i = messages.size(); i-- > 0;) {
         if (!is_assistant(messages[i])) continue;
-        // Skip all but the first of consecutive messages of the assistant. The first one reports
-        // the error below.
+        // If several messages of the assistant follow each other, skip all but the first. For the
+        // first message, the code below returns the error.
         if (i > 0 && is_assistant(messages[i - 1])) continue;
         std::size_t last = i;
         while (last + 1 < messages.size() && is_assistant(messages[last + 1])) ++last;
@@ -418,7 +418,7 @@ Result<ChatText> chat_text(const ModelTemplate& model, const Conversation& conve
     std::erase_if(made.learned, [](const Span& span) { return span.begin == span.end; });
     if (made.learned.empty())
         return fail(ErrorCode::InvalidArgument,
-                    "has no text that the assistant wrote when " + model.path + " renders it");
+                    "has no text of the assistant in the output of the template " + model.path);
     return made;
 }
 

@@ -11,7 +11,7 @@ namespace roll::chat {
 
 inline constexpr std::string_view kPromptName = "add_generation_prompt";
 
-// Sets `growth` to the index in `body` of the loop over the messages, if the template may only
+// Sets `growth` to the index, in `body`, of the loop over the messages, if the template may only
 // append messages. Sets `reads_later` of each variable whose value may depend on later messages
 // where it stands, such as `loop.last` or `messages | length`. If a rendering reads such a
 // variable, the template does not only append the messages of this conversation.

@@ -98,7 +98,7 @@ struct Syntax {
     // names of all variables; expressions refer to a variable by its index
     std::vector<std::string> names;
     bool has_generation = false;
-    // index in `body` of the loop that may append the messages (growth.hpp); -1: there is none
+    // index, in `body`, of the loop that may append the messages (growth.hpp); -1: there is none
     int growth = -1;
 };
 

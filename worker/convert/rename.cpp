@@ -3,21 +3,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "common/split.hpp"
+
 namespace roll::convert {
-namespace {
-
-std::vector<std::string> split_at_stars(std::string_view text) {
-    std::vector<std::string> parts(1);
-    for (const char c : text) {
-        if (c == '*')
-            parts.emplace_back();
-        else
-            parts.back() += c;
-    }
-    return parts;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 Result<NameRule> parse_renaming(const std::string& text) {
     const std::size_t at = text.find('=');
@@ -32,7 +21,7 @@ Result<NameRule> parse_renaming(const std::string& text) {
 }
 
 std::optional<std::string> renamed_by(const NameRule& rule, std::string_view name) {
-    const std::vector<std::string> parts = split_at_stars(rule.name);
+    const std::vector<std::string> parts = split_at(rule.name, '*');
     if (!name.starts_with(parts.front())) return std::nullopt;
     std::string_view rest = name.substr(parts.front().size());
     std::vector<std::string> texts;
@@ -46,7 +35,7 @@ std::optional<std::string> renamed_by(const NameRule& rule, std::string_view nam
     }
     if (!rest.empty()) return std::nullopt;
     if (!rule.to) return "";
-    const std::vector<std::string> made = split_at_stars(*rule.to);
+    const std::vector<std::string> made = split_at(*rule.to, '*');
     std::string result = made.front();
     for (std::size_t i = 1; i < made.size(); ++i) result += texts[i - 1] + made[i];
     return result;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "common/spec/schema/nearest.hpp"
+#include "common/split.hpp"
 #include "worker/families/embedded.hpp"
 #include "worker/families/expression.hpp"
 #include "worker/families/model.hpp"
@@ -37,17 +38,6 @@ std::vector<std::string> names_in(const std::string& expression) {
     return names;
 }
 
-std::vector<std::string> split(const std::string& name) {
-    std::vector<std::string> words(1);
-    for (const char c : name) {
-        if (c == '.')
-            words.emplace_back();
-        else
-            words.back() += c;
-    }
-    return words;
-}
-
 std::vector<std::string> expressions_of(const WeightRule& rule) {
     std::vector<std::string> all;
     for (const auto& shape : rule.shapes) all.insert(all.end(), shape.begin(), shape.end());
@@ -75,7 +65,7 @@ struct Names {
 void add_names(const Family& family, Names& names) {
     names.fields.merge(fields_of(family));
     for (const WeightRule& rule : family.weights)
-        for (std::string& word : split(rule.native)) names.words.insert(std::move(word));
+        for (std::string& word : split_at(rule.native, '.')) names.words.insert(std::move(word));
 }
 
 Result<Names> built_in_names() {

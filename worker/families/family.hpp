@@ -131,8 +131,8 @@ struct Family {
     std::vector<PackedRule> packed;
     std::vector<CarriedRule> carried;
     std::vector<CopyRule> copies;
-    // In multi-token prediction layers, the prefix mtp_to replaces mtp_from in the names of a
-    // decoder layer. If both are empty, these layers continue the numbers of the decoder's layers.
+    // The tensors of an MTP layer have the names of a decoder layer, with the prefix mtp_to instead
+    // of mtp_from. If both are empty, MTP layers continue the numbers of the decoder's layers.
     std::string mtp_from;
     std::string mtp_to;
     std::vector<std::string> drop;  // names of HuggingFace tensors that hold no model data

@@ -60,8 +60,10 @@ std::string key_of(const Family& family, std::string_view native) {
 }
 
 Result<void> check_trainable(const Family& family, const Json& native) {
-    for (const char* key : {"add_bias_linear", "num_moe_experts", "multi_latent_attention",
-                            "attention_output_gate", "mtp_num_layers"})
+    for (const char* key :
+         {"add_bias_linear", "multi_latent_attention", "attention_output_gate", "mtp_num_layers",
+          "router_jitter_noise", "moe_z_loss_coeff", "moe_expert_capacity_factor",
+          "moe_router_topk_scaling_factor", "moe_router_num_groups"})
         if (is_set(native, key)) return not_built(std::string("models with ") + key);
     if (const Json* norm = field(native, "normalization"); norm != nullptr && *norm != "RMSNorm")
         return not_built("normalization " + norm->dump());
@@ -82,7 +84,7 @@ Result<void> check_trainable(const Family& family, const Json& native) {
 // tensor that this function does not know.
 Result<void> read_layer(const Family& family, const Json& native, spec::ModelConfig& config) {
     bool always = false;
-    const std::array<std::pair<const char*, bool*>, 12> of_a_layer{
+    const std::array<std::pair<const char*, bool*>, 16> of_a_layer{
         {{"self_attention.linear_qkv.layer_norm_weight", &always},
          {"self_attention.linear_qkv.weight", &always},
          {"self_attention.linear_qkv.bias", &config.qkv_bias},
@@ -94,10 +96,14 @@ Result<void> read_layer(const Family& family, const Json& native, spec::ModelCon
          {"mlp.linear_fc1.layer_norm_weight", &always},
          {"mlp.linear_fc1.weight", &always},
          {"mlp.linear_fc2.weight", &always},
-         {"mlp.linear_fc2.post_layernorm.weight", &config.post_norms}}};
+         {"mlp.linear_fc2.post_layernorm.weight", &config.post_norms},
+         {"pre_mlp_layernorm.weight", &always},
+         {"mlp.router.weight", &always},
+         {"mlp.experts.local_experts.0.linear_fc1.weight", &always},
+         {"mlp.experts.local_experts.0.linear_fc2.weight", &always}}};
     ROLL_TRY(const auto tensors, native_tensors(family, native));
     for (const NativeTensor& tensor : tensors) {
-        if (tensor.layer.value_or(0) != 0) continue;
+        if (tensor.layer.value_or(0) != 0 || tensor.expert.value_or(0) != 0) continue;
         bool found =
             !tensor.layer && (tensor.name == "embedding.word_embeddings.weight" ||
                               tensor.name == "decoder.final_layernorm.weight" ||
@@ -226,6 +232,33 @@ Result<void> read_window(const Json& native, spec::ModelConfig& config) {
     return {};
 }
 
+// Reads the sizes of the experts, and how the router chooses them. All layers must have experts.
+Result<void> read_experts(const Json& native, spec::ModelConfig& config) {
+    if (!is_set(native, "num_moe_experts")) return {};
+    ROLL_TRY(config.experts, trained_size(native, "num_moe_experts"));
+    ROLL_TRY(config.experts_per_token, trained_size(native, "moe_router_topk"));
+    if (config.experts_per_token > config.experts)
+        return fail(ErrorCode::InvalidArgument, "moe_router_topk is " +
+                                                    std::to_string(config.experts_per_token) +
+                                                    "; allowed: 1 to num_moe_experts, which is " +
+                                                    std::to_string(config.experts));
+    if (const Json* layers = field(native, "moe_layer_freq"); layers != nullptr) {
+        const Json all = layers->is_array() ? *layers : Json::array({*layers});
+        for (const Json& has : all)
+            if (has != 1) return not_built("layers without experts beside layers with experts");
+    }
+    for (const auto& [key, built] : {std::pair{"moe_router_load_balancing_type", "aux_loss"},
+                                     {"moe_router_score_function", "softmax"}})
+        if (const Json* value = field(native, key); value != nullptr && *value != built)
+            return not_built(std::string("models with ") + key + " " + value->dump());
+    config.normalizes_experts = !is_set(native, "moe_router_pre_softmax");
+    ROLL_TRY(config.balance_loss, number(native, "moe_aux_loss_coeff", 0));
+    if (field(native, "moe_ffn_hidden_size") != nullptr) {
+        ROLL_TRY(config.intermediate, trained_size(native, "moe_ffn_hidden_size"));
+    }
+    return {};
+}
+
 Result<void> read_activation(const Json& native, spec::ModelConfig& config) {
     if (!is_set(native, "gated_linear_unit")) return not_built("feed-forward layers without gate");
     if (is_set(native, "swiglu")) return {};
@@ -276,6 +309,7 @@ Result<spec::ModelConfig> model_config(const Family& family, const Json& native)
     ROLL_TRY(config.rope_theta, number(native, "rotary_base", config.rope_theta, 0));
     ROLL_TRY(config.norm_eps, number(native, "layernorm_epsilon", config.norm_eps));
     ROLL_TRY(config.init_std, number(native, "init_method_std", config.init_std));
+    ROLL_TRY_VOID(read_experts(native, config));
     ROLL_TRY_VOID(read_layer(family, native, config));
     ROLL_TRY_VOID(read_window(native, config));
     ROLL_TRY_VOID(read_activation(native, config));

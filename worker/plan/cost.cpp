@@ -29,13 +29,15 @@ bool has_bf16_kernels() {
 }
 
 // Returns the memory of the program with an almost empty model, in bytes. memory_test.py measured
-// the values.
-std::int64_t program_bytes(spec::Precision precision) {
-    switch (precision) {
-        case spec::Precision::Fp64: return 150 << 20;
-        case spec::Precision::Bf16: return (has_bf16_kernels() ? 150 : 140) << 20;
-        case spec::Precision::Fp16: return 140 << 20;
-        default: return 141 << 20;
+// the values. Several ranks also need memory for the connections between them.
+std::int64_t program_bytes(const spec::TrainSpec& spec) {
+    const spec::ParallelSpec& p = spec.parallel;
+    const std::int64_t connections = p.replicas() * p.tp * p.pp > 1 ? 3 << 20 : 0;
+    switch (spec.precision) {
+        case spec::Precision::Fp64: return connections + (146 << 20);
+        case spec::Precision::Bf16: return connections + ((has_bf16_kernels() ? 150 : 140) << 20);
+        case spec::Precision::Fp16: return connections + (140 << 20);
+        default: return connections + (141 << 20);
     }
 }
 
@@ -66,12 +68,13 @@ std::int64_t lora_magnitudes(const spec::ModelConfig& m, std::int64_t layers) {
     return count;
 }
 
-// Returns the number of weights in the matrix products of `layers` layers, including LoRA factors.
-// A layer has four products: qkv, attention output, gate and up, and down.
+// Returns the number of weights with which a token is multiplied in `layers` layers, including LoRA
+// factors. A layer has four products: qkv, attention output, gate and up, and down. With experts, a
+// layer also has the router's product, and the last two products of each of the token's experts.
 std::int64_t products_of(const spec::ModelConfig& m, std::int64_t layers) {
     const std::int64_t attention = m.heads * m.head_dim, keys = m.kv_heads * m.head_dim;
     return layers * (m.hidden * (attention + 2 * keys) + attention * m.hidden +
-                     3 * m.hidden * m.intermediate) +
+                     3 * m.hidden * m.intermediate * m.blocks_per_token() + m.experts * m.hidden) +
            lora_factors(m, layers);
 }
 
@@ -79,7 +82,8 @@ std::int64_t parameters_of(const spec::ModelConfig& m, std::int64_t layers) {
     const std::int64_t norms = m.hidden * (m.post_norms ? 4 : 2) + (m.qk_norm ? 2 * m.head_dim : 0);
     const std::int64_t biases =
         (m.qkv_bias ? (m.heads + 2 * m.kv_heads) * m.head_dim : 0) + (m.out_bias ? m.hidden : 0);
-    return products_of(m, layers) + lora_magnitudes(m, layers) + layers * (norms + biases);
+    return products_of(m, layers) + lora_magnitudes(m, layers) +
+           layers * (norms + biases + m.unused_per_token());
 }
 
 Rows rows_of(const spec::TrainSpec& spec, int tp) {
@@ -93,12 +97,18 @@ bool has_pieces(const spec::TrainSpec& spec) {
     return spec.data.documents_apart || spec.parallel.cp > 1;
 }
 
-// Returns the number of temporary elements of attention with context parallelism: the keys and
-// values of all ranks as they are gathered and in order, their gradients, and the gradients of one
-// sequence's keys and values for each query head.
+// Returns the bytes of the temporary values of attention's backward with context parallelism. The
+// most is needed either while the attention of a sequence is computed (the keys and values of all
+// ranks as they are gathered and in order, their gradients, and the gradients of one sequence's
+// keys and values for each query head), or while the gradients are sent (the keys and values, and
+// three copies of their gradients).
 std::int64_t context_workspace(const spec::ModelConfig& m, const spec::TrainSpec& spec) {
     if (spec.parallel.cp == 1) return 0;
-    return (microbatch_tokens(spec) * 6 * m.kv_heads + spec.seq_length * 2 * m.heads) * m.head_dim;
+    const std::int64_t element = element_bytes(spec.precision), main = main_bytes(spec.precision);
+    const std::int64_t keys = 2 * m.kv_heads * m.head_dim, queries = 2 * m.heads * m.head_dim;
+    const std::int64_t tokens = microbatch_tokens(spec);
+    return std::max(tokens * keys * (2 * element + main) + spec.seq_length * queries * main,
+                    tokens * keys * (element + 3 * main));
 }
 
 // Returns the number of temporary elements of a layer's backward.
@@ -108,8 +118,10 @@ std::int64_t layer_workspace(const spec::ModelConfig& m, const spec::TrainSpec& 
     const std::int64_t steps = m.activation == spec::Activation::GeluTanh ? 6 : 4;
     const std::int64_t qkv =
         spec.data.documents_apart ? (m.heads + 2 * m.kv_heads) * m.head_dim : 0;
-    return rank_tokens(spec) * (2 * m.hidden + steps * m.intermediate + qkv) +
-           context_workspace(m, spec);
+    const std::int64_t block =
+        m.experts > 0 ? experts_workspace(m) : 2 * m.hidden + steps * m.intermediate;
+    return rank_tokens(spec) * (block + qkv) +
+           context_workspace(m, spec) / element_bytes(spec.precision);
 }
 
 // Returns true if the stage saves its input for backward.
@@ -165,8 +177,8 @@ LayerFlops layer_flops(const spec::ModelConfig& m, const spec::TrainSpec& spec,
                       positions_seen(static_cast<double>(spec.seq_length),
                                      static_cast<double>(m.window_of(layer))),
             .out = product(m.hidden, attention),
-            .gate_up = product(2 * m.intermediate, m.hidden),
-            .down = product(m.hidden, m.intermediate)};
+            .gate_up = product(2 * m.intermediate * m.blocks_per_token() + m.experts, m.hidden),
+            .down = product(m.hidden, m.intermediate * m.blocks_per_token())};
 }
 
 // Returns the number of weights that one replica copies for a checkpoint of the stage: all of the
@@ -201,10 +213,10 @@ struct StepValues {
 };
 
 // Returns the moment of a step at which the rank needs the most memory. Backward of the step's last
-// micro-batch goes from the last chunk to the first. During the backward of a chunk, the rank still
-// has the activations of the lower chunks. Meanwhile, the sums of the higher chunks' gradients over
-// the replicas are unfinished. With ZeRO-2, the gradients of each micro-batch are summed, so sums
-// of the previous micro-batch are unfinished in all chunks.
+// micro-batch goes from the last chunk to the first. During the backward of a chunk, the rank holds
+// the activations of the lower chunks, and the buffers of the higher chunks, whose gradients are
+// still being summed over the replicas. With ZeRO-2, the gradients are summed after each
+// micro-batch, so the rank also holds buffers of the previous micro-batch in all chunks.
 Moment step_moment(const Held& held, const StepValues& values, const StagePart& part, bool tied,
                    bool several, std::int64_t main) {
     Moment most{values.activations + values.workspace, 0};
@@ -364,7 +376,7 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     const std::int64_t count = part_parameters(model, part);
     MemoryBytes bytes;
     const std::int64_t moving = count - held.frozen, states = held.states.value_or(2 * moving);
-    const Owned owned = held.owned.value_or(Owned{count, moving, states});
+    const Owned owned = held.owned.value_or(Owned{count, moving, states, held.outside});
     bytes.weights = owned.weights > 0 ? owned.weights * element
                                       : count * element - part.layers * layer_saving(m, element);
     // The frozen weights of a LoRA job have no main weights.
@@ -373,9 +385,11 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
         (is_lora ? owned.trained : owned.all) * copy_bytes(spec.precision, held.on_gpu);
     // On a CPU, the pages of frozen parameters' gradients are never written and take no memory.
     bytes.gradients = (owned.gradients ? owned.trained : held.on_gpu ? count : moving) * main;
-    (spec.optimizer.offload ? bytes.offloaded : bytes.moments) = owned.states * main;
-    if (spec.optimizer.offload && held.on_gpu)
-        bytes.offloaded += std::exchange(bytes.main_weights, 0);
+    bytes.moments = (owned.states - owned.outside.states) * main;
+    const std::int64_t outside =
+        held.on_gpu ? owned.outside.main * copy_bytes(spec.precision, true) : 0;
+    bytes.main_weights -= outside;
+    bytes.offloaded = owned.outside.states * main + outside;
     const StepValues values = step_values(m, spec, part, held, owned.gradients);
     bytes.offloaded += values.offloaded;
     bytes.updated = owned.trained * main;
@@ -385,7 +399,7 @@ MemoryBytes memory_bytes(const spec::ModelConfig& model, const spec::TrainSpec& 
     bytes.exchange = moment.exchange;
     bytes.snapshot = snapshot_bytes(spec, is_lora, written_weights(model, spec, part, count),
                                     states - held.copied_states);
-    bytes.program = held.on_gpu ? 0 : program_bytes(spec.precision);
+    bytes.program = held.on_gpu ? 0 : program_bytes(spec);
     return bytes;
 }
 

@@ -63,14 +63,12 @@ double recompute_flops_per_token(const spec::ModelConfig& model, const spec::Tra
 //   ranks share optimizer state; buffers for Muon's matrices.
 // `activations`, `workspace` and `exchange` are those of the moment at which their sum is largest.
 struct MemoryBytes {
-    std::int64_t weights = 0;
+    std::int64_t weights = 0, gradients = 0;
     std::int64_t main_weights = 0;  // the optimizer's copy of the weights, in addition to `weights`
-    std::int64_t gradients = 0;
-    std::int64_t moments = 0;  // optimizer state of all kinds
+    std::int64_t moments = 0;       // optimizer state of all kinds
     std::int64_t activations = 0, workspace = 0, snapshot = 0, exchange = 0, program = 0;
-    std::int64_t updated = 0;  // part of `gradients`, for the elements that this rank updates
-    // state of the optimizer outside the device's memory (train.optimizer.offload)
-    std::int64_t offloaded = 0;
+    std::int64_t updated = 0;    // part of `gradients`, for the elements that this rank updates
+    std::int64_t offloaded = 0;  // state and activations outside the device's memory
     std::int64_t total() const {
         return weights + main_weights + gradients + moments + activations + workspace + snapshot +
                exchange + program;
@@ -105,6 +103,7 @@ struct Owned {
     std::int64_t all = 0;      // elements of the rank's part, including frozen ones
     std::int64_t trained = 0;  // elements in `all` that are not frozen
     std::int64_t states = 0;   // elements of the optimizer's state
+    Outside outside = {};
     // for each chunk: the buckets in which gradients are exchanged; sizes in bytes
     std::vector<std::vector<ExchangeBucket>> buckets = {};
     bool gradients = false;  // true: the rank stores gradients only for its own elements
@@ -127,6 +126,7 @@ struct Held {
     std::int64_t update_bytes = 0;
     std::int64_t matrices = 0;       // elements of the buffers in which Muon computes one matrix
     std::int64_t copied_states = 0;  // elements in `states` that another stage also has
+    Outside outside = {};
     bool on_gpu = false;
     std::optional<StagePart> part = std::nullopt;  // nullopt: the whole model
     // Bytes of activations at the peak of a simulated schedule; nullopt: count the activations of

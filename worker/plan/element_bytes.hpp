@@ -18,6 +18,12 @@ std::int64_t main_bytes(spec::Precision precision);
 // bf16 weight is one half of its fp32 main weight, so only the other half takes additional memory.
 std::int64_t copy_bytes(spec::Precision precision, bool on_gpu);
 
+// Numbers of elements of a rank's optimizer state outside the device's memory, and of main weights
+// that are there on a GPU (train.optimizer.offload).
+struct Outside {
+    std::int64_t states = 0, main = 0;
+};
+
 // If the optimizer state is offloaded to a file, an update on a CPU holds at most this many bytes
 // of each kind of state in memory at once.
 inline constexpr std::int64_t kOffloadWindow = 8 << 20;

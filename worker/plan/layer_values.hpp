@@ -32,6 +32,7 @@ std::vector<std::int64_t> layer_saved(const spec::ModelConfig& m, const Rows& ro
 // Returns the size of the values that a layer saves outside the gradients' memory:
 // - copies of q, k and v if documents are kept apart (`segments`);
 // - the inputs of qk-norms;
+// - with experts, the values of the feed-forward block, and the input of the next layer;
 // - the inputs of post-norms. A layer that is recomputed as a whole does not save these inputs. It
 //   saves the output of its last post-norm, which is the input of the next layer.
 std::int64_t layer_saved_elsewhere(const spec::ModelConfig& m, const Rows& rows, bool segments,
@@ -55,6 +56,10 @@ std::vector<PartValues> backward_extra(const spec::ModelConfig& m, const Rows& r
                                        const Recomputed& all,
                                        const std::vector<std::int64_t>& outside,
                                        std::int64_t workspace, bool offloads);
+
+// Returns the number of temporary elements per token of the backward of a layer with experts. An
+// expert is expected to have at most twice the mean number of rows.
+std::int64_t experts_workspace(const spec::ModelConfig& m);
 
 // Returns the number of elements that a layer holds between the input-gradient pass and the
 // weight-gradient pass of its backward: the inputs of its four matrix products, and the gradients

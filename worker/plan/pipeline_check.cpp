@@ -145,9 +145,10 @@ class Simulation {
         transfer(message);
     }
 
-    // Delivers messages from the front of the queue of `message`. A send and its receive are
-    // delivered when both are at the front of their queues. Each delivery removes the send or
-    // receive from the peer's queue, too, so the function then does the same for the peer's queue.
+    // Delivers messages from the front of the queue to which `message` belongs. A send and its
+    // receive are delivered when both are at the front of their queues. A delivery also removes a
+    // message from a queue of the peer. This may bring another message to the front of that queue,
+    // so the function then calls itself for that queue.
     void transfer(const Message& message) {
         while (!error_) {
             const Message* const here = head_of(message);

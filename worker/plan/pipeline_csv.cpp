@@ -7,6 +7,7 @@
 
 #include "common/counted.hpp"
 #include "common/number.hpp"
+#include "common/split.hpp"
 #include "worker/plan/pipeline_check.hpp"
 
 namespace roll::plan {
@@ -27,16 +28,6 @@ std::string_view trimmed(std::string_view text) {
     return text.substr(begin, text.find_last_not_of(kBlank) + 1 - begin);
 }
 
-std::vector<std::string_view> split(std::string_view text, char at) {
-    std::vector<std::string_view> parts;
-    for (;;) {
-        const std::size_t end = std::min(text.find(at), text.size());
-        parts.push_back(text.substr(0, end));
-        if (end == text.size()) return parts;
-        text.remove_prefix(end + 1);
-    }
-}
-
 std::optional<Cell> parse_cell(std::string_view text) {
     const std::size_t kind = text.find_first_of("FIWB");
     if (kind == std::string_view::npos) return std::nullopt;
@@ -48,10 +39,10 @@ std::optional<Cell> parse_cell(std::string_view text) {
 
 Result<std::vector<std::vector<Cell>>> parse_rows(std::string_view text) {
     std::vector<std::vector<Cell>> rows;
-    for (const std::string_view line : split(text, '\n')) {
+    for (const std::string& line : split_at(text, '\n')) {
         std::vector<Cell>& row = rows.emplace_back();
         int column = 0;
-        for (const std::string_view part : split(line, ',')) {
+        for (const std::string& part : split_at(line, ',')) {
             ++column;
             const std::string_view word = trimmed(part);
             if (word.empty()) continue;

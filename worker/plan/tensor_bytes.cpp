@@ -1,5 +1,7 @@
 #include "worker/plan/tensor_bytes.hpp"
 
+#include <algorithm>
+
 #include "worker/plan/element_bytes.hpp"
 #include "worker/plan/layer_values.hpp"
 
@@ -39,6 +41,19 @@ std::int64_t tensor_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spe
     const std::int64_t tokens = rank_tokens(spec) * spec.microbatches();
     const std::int64_t bytes = sent * tokens * m.hidden * element_bytes(spec.precision);
     return bytes * (part.tp - 1) / part.tp;
+}
+
+std::int64_t context_bytes(const spec::ModelConfig& m, const spec::TrainSpec& spec,
+                           const StagePart& part, const Recomputed& recompute) {
+    // A rank sends its keys and values in forward, and again in backward. Then it sends the
+    // gradients of the other ranks' keys and values, in a type of at least 32 bits. Recomputation
+    // of attention sends keys and values once more.
+    const std::int64_t above = part.layers - part.below;  // number of layers with a backward
+    const auto again = std::ranges::count_if(recompute, &LayerRecompute::attention);
+    const std::int64_t each = element_bytes(spec.precision) * (part.layers + above + again) +
+                              main_bytes(spec.precision) * above;
+    return (spec.parallel.cp - 1) * rank_tokens(spec) * spec.microbatches() * 2 * m.kv_heads /
+           part.tp * m.head_dim * each;
 }
 
 }  // namespace roll::plan

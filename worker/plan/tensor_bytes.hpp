@@ -1,4 +1,4 @@
-// Computes what tensor parallelism sends. Pure.
+// Computes what tensor parallelism and context parallelism send. Pure.
 #pragma once
 
 #include <cstdint>
@@ -12,5 +12,9 @@ namespace roll::plan {
 // that the loss exchanges. `recompute` has one entry per layer of the part; empty: none.
 std::int64_t tensor_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,
                           const StagePart& part, const Recomputed& recompute);
+
+// Returns the bytes that a rank of `part` sends to its context-parallel group in one step.
+std::int64_t context_bytes(const spec::ModelConfig& model, const spec::TrainSpec& spec,
+                           const StagePart& part, const Recomputed& recompute);
 
 }  // namespace roll::plan

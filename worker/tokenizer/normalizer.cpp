@@ -58,9 +58,7 @@ Result<Normalizer> Normalizer::parse(const Json& json) {
     return normalizer;
 }
 
-std::string Normalizer::apply(const Compose&, std::string_view text) {
-    return Composer::get().compose(text);
-}
+std::string Normalizer::apply(const Compose&, std::string_view text) { return composed(text); }
 
 std::string Normalizer::apply(const Precompiled& map, std::string_view text) {
     return map.apply(text);

@@ -23,8 +23,8 @@ Result<void> refuse_if_set(JsonReader& reader, const char* key) {
     return fail(ErrorCode::InvalidArgument, std::string(key) + " is not supported");
 }
 
-// Returns the number of bytes at the beginning of `text` for which a token of a byte-level
-// vocabulary stands; 0 if the text begins with other bytes.
+// Returns the number of bytes that a token of a byte-level vocabulary represents; 0 if `text` does
+// not begin with these bytes.
 std::size_t visible_prefix(const std::string& token, std::string_view text) {
     const auto bytes = spelled_bytes(token);
     return bytes && text.starts_with(*bytes) ? bytes->size() : 0;

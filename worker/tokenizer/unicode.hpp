@@ -8,7 +8,12 @@
 
 namespace roll::tokenizer {
 
-// General categories, in the order of the generated table.
+struct CodeRange {
+    char32_t first;
+    char32_t last;
+};
+
+// General categories.
 // clang-format off
 enum class Category : std::uint8_t {
     Lu, Ll, Lt, Lm, Lo, Mn, Mc, Me, Nd, Nl, No, Pc, Pd, Ps, Pe,
@@ -30,7 +35,7 @@ constexpr Properties kSymbol = 0xF << 18;
 constexpr Properties kWord =
     kLetter | kMark | bit(Category::Nd) | bit(Category::Nl) | bit(Category::Pc) | kOtherAlphabetic;
 
-// The properties of every code point, in a table of 1.1 MB that is unpacked once. Immutable; any
+// The properties of every code point, in a table of 1.1 MB that is made once. Immutable; any
 // thread may read it.
 class PropertyTable {
   public:

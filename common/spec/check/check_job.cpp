@@ -81,9 +81,13 @@ int fewest_ranks(const Json& document) {
     return ranks;
 }
 
-// Returns the problem that train_spec() finds, or else the problems of train.faults. Requires that
-// the document has passed all other checks.
-std::vector<Problem> unreadable(Json document) {
+// Returns whether the document was accepted before, perhaps by an earlier version. The document of
+// a resumed job was accepted when its first job was submitted, together with `then`.
+bool is_stored(const Json& document) { return document.value("kind", Json()) == "resume"; }
+
+// Returns the problem that train_spec() finds, or else the problems of train.faults unless the
+// document is stored. Requires that the document has passed all other checks.
+std::vector<Problem> unreadable(Json document, bool stored) {
     // rollctl replaces these keys by chosen values before it sends the job. Until then, check other
     // values in place of `auto`.
     if (document["parallel"].value("layout", Json()) == "auto")
@@ -91,8 +95,7 @@ std::vector<Problem> unreadable(Json document) {
     if (document["train"]["micro_batch_size"] == "auto") document["train"]["micro_batch_size"] = 1;
     const auto spec = train_spec(document.dump());
     if (!spec) return {{"", spec.error().message}};
-    // The file of a resumed job was accepted before.
-    if (document["kind"] == "resume") return {};
+    if (stored) return {};
     return fault_problems(*spec, fewest_ranks(document));
 }
 
@@ -109,19 +112,19 @@ std::vector<Problem> impossible_variants(const Json& document) {
     return problems;
 }
 
+ParsedJob check_document(const Json& given, const std::string& base_directory, bool stored);
+
 // Parses the jobs of `then`. In `document`, replaces the documents of these jobs by documents with
 // all defaults.
-std::vector<JobSpec> read_chain(Json& document, const std::string& base,
+std::vector<JobSpec> read_chain(Json& document, const std::string& base, bool stored,
                                 std::vector<Problem>& problems) {
     std::vector<JobSpec> jobs;
     if (!document.contains("then") || !document["then"].is_array()) return jobs;
     for (std::size_t i = 0; i < document["then"].size(); ++i) {
-        ParsedJob job = check_job(document["then"][i], base);
-        for (Problem& problem : job.problems) {
-            const std::string dot = problem.path.empty() ? "" : ".";
-            problems.push_back(
-                {fmt::format("then[{}]{}{}", i, dot, problem.path), problem.message});
-        }
+        if (!document["then"][i].is_object()) continue;  // check() reports it
+        ParsedJob job = check_document(document["then"][i], base, stored);
+        for (Problem& problem : job.problems)
+            problems.push_back(at_path(fmt::format("then[{}]", i), std::move(problem)));
         if (!job.ok()) continue;
         document["then"][i] = Json::parse(job.spec.document.text());
         jobs.push_back(std::move(job.spec));
@@ -134,7 +137,7 @@ std::vector<JobSpec> read_chain(Json& document, const std::string& base,
 // files. The ranks check these files.
 std::vector<Problem> missing_inputs(const OrderedJson& schema, const Json& document) {
     std::vector<Problem> problems = missing_files(schema, document);
-    if (document.value("kind", Json()) != "resume") return problems;
+    if (!is_stored(document)) return problems;
     std::erase_if(problems, [](const Problem& problem) {
         const std::string& path = problem.path;
         return path == "tokenizer" || path == "model.from" || path.starts_with("data.");
@@ -142,9 +145,8 @@ std::vector<Problem> missing_inputs(const OrderedJson& schema, const Json& docum
     return problems;
 }
 
-}  // namespace
-
-ParsedJob check_job(const Json& given, const std::string& base_directory) {
+// `stored`: the document is a later job of a chain whose first job is stored.
+ParsedJob check_document(const Json& given, const std::string& base_directory, bool stored) {
     ParsedJob parsed{.spec = {}, .problems = undeliverable(given)};
     // If the document is too large, skip the other checks, because their messages could quote
     // megabytes of the document.
@@ -158,21 +160,28 @@ ParsedJob check_job(const Json& given, const std::string& base_directory) {
         return parse_sweep(*document, check_trial);
     parsed.problems = check(job_schema(), *document);
     if (!document->is_object()) return parsed;
+    stored = stored || is_stored(*document);
     fill_job(*document, base_directory);
     append(parsed.problems, missing_inputs(job_schema(), *document));
     fill_tokenizer(*document);
-    if (parsed.ok()) append(parsed.problems, job_problems(*document));
+    if (parsed.ok()) append(parsed.problems, job_problems(*document, stored));
     if (trains(*document)) {
         append(parsed.problems, impossible_sizes(*document));
         if (parsed.ok()) append(parsed.problems, impossible_variants(*document));
-        if (parsed.ok()) append(parsed.problems, unreadable(*document));
+        if (parsed.ok()) append(parsed.problems, unreadable(*document, stored));
     }
-    std::vector<JobSpec> then = read_chain(*document, base_directory, parsed.problems);
+    std::vector<JobSpec> then = read_chain(*document, base_directory, stored, parsed.problems);
     if (!parsed.ok()) return parsed;
     parsed.spec = read_spec(*document);
     parsed.spec.then = std::move(then);
     parsed.problems = spec_problems(parsed.spec);
     return parsed;
+}
+
+}  // namespace
+
+ParsedJob check_job(const Json& given, const std::string& base_directory) {
+    return check_document(given, base_directory, /*stored=*/false);
 }
 
 }  // namespace roll::spec

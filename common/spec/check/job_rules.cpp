@@ -126,11 +126,8 @@ std::vector<Problem> check_secrets(const Json& document) {
 }
 
 // Checks the times of the job. Refuses a hang time of 0, because it could mean never or at once.
-// The file of a resumed job was accepted when its first job was submitted, perhaps by an earlier
-// version.
 std::vector<Problem> check_times(const Json& document) {
     std::vector<Problem> problems;
-    if (document["kind"] == "resume") return problems;
     const auto refuse = [&](const std::string& path, std::string message) {
         problems.push_back({path, std::move(message)});
     };
@@ -175,14 +172,14 @@ std::vector<Problem> check_source(const Json& document) {
 
 }  // namespace
 
-std::vector<Problem> job_problems(const Json& document) {
+std::vector<Problem> job_problems(const Json& document, bool stored) {
     using Rule = std::vector<Problem> (*)(const Json&);
-    constexpr std::array<Rule, 10> kRules{
-        check_exit_codes, check_environment, check_secrets,   check_container, check_files,
-        check_resources,  check_processes,   check_log_names, check_source,    check_times};
+    constexpr std::array<Rule, 9> kRules{check_exit_codes, check_environment, check_secrets,
+                                         check_container,  check_files,       check_resources,
+                                         check_processes,  check_log_names,   check_source};
     for (const Rule rule : kRules)
         if (std::vector<Problem> problems = rule(document); !problems.empty()) return problems;
-    return {};
+    return stored ? std::vector<Problem>() : check_times(document);
 }
 
 }  // namespace roll::spec

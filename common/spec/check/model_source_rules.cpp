@@ -52,7 +52,7 @@ std::vector<Problem> model_source_problems(const Json& document) {
     if (continues) check_continued(document, problems);
     constexpr std::array<std::string_view, 5> kOwn{"from", "freeze", "vocab_size", "adapters",
                                                    "optimizer"};
-    const Json dropouts = dropouts_of(model);
+    const Json dropouts = overridden_of(model);
     for (const auto& [key, value] : model.items()) {
         if (std::ranges::find(kOwn, key) != kOwn.end() || dropouts.contains(key)) continue;
         problems.push_back(

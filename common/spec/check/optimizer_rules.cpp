@@ -77,6 +77,11 @@ std::vector<Problem> optimizer_problems(const Json& document) {
         problems.push_back({"train.optimizer.warmup_init",
                             "is true, but relative_step is false; allowed: false, or set "
                             "relative_step to true"});
+    if (optimizer.contains("offload_fraction") && optimizer.value("offload", Json()) != "state")
+        problems.push_back({"train.optimizer.offload_fraction",
+                            fmt::format("is {}, but offload is none; remove it, or set offload to "
+                                        "state",
+                                        optimizer["offload_fraction"].dump())});
     const Json groups = optimizer.value("groups", Json());
     for (std::size_t i = 0; groups.is_array() && i < groups.size(); ++i)
         if (groups[i].is_object())

@@ -120,8 +120,7 @@ class TrialReader {
 std::vector<Problem> check_section(Json& sweep) {
     const OrderedJson& schema = job_schema()["properties"]["sweep"];
     std::vector<Problem> problems = check(schema, sweep);
-    for (Problem& problem : problems)
-        problem.path = problem.path.empty() ? "sweep" : "sweep." + problem.path;
+    for (Problem& problem : problems) problem = at_path("sweep", std::move(problem));
     if (problems.empty()) fill_defaults(schema, sweep);
     return problems;
 }

@@ -80,6 +80,8 @@ std::vector<std::string> needs_of(const JobSpec& spec, const Json& document) {
     if (differs(member(train, "on_spike"), "ignore")) needs.emplace_back(kSpikes);
     if (differs(member(member(train, "optimizer"), "offload"), "none"))
         needs.emplace_back(kOffload);
+    const Json& share = member(member(train, "optimizer"), "offload_fraction");
+    if (share.is_number() && share != 1) needs.emplace_back(kOffloadFraction);
     if (differs(member(train, "activation_offload"), "none"))
         needs.emplace_back(kActivationOffload);
     const Json& exports = member(member(document, "export"), "every");
@@ -93,6 +95,9 @@ std::vector<std::string> needs_of(const JobSpec& spec, const Json& document) {
         return value.is_number_integer() && value > usual;
     };
     if (is_above("cp", 1)) needs.emplace_back(kContext);
+    const Json& model = member(document, "model");
+    if (!member(model, "num_experts").is_null() || !member(model, "num_local_experts").is_null())
+        needs.emplace_back(kExperts);
     if (spec.resources.gpus_per_node > 0 &&
         (is_above("tp", 1) || is_above("pp", 1) || is_above("zero", 0) || lora.is_object()))
         needs.emplace_back(kGpuLayouts);

@@ -13,8 +13,9 @@
 namespace roll::spec {
 
 // Returns the problems of the first rule that a document breaks. Requires that the document has
-// passed the schema's check and has all defaults.
-std::vector<Problem> job_problems(const Json& document);
+// passed the schema's check and has all defaults. Skips the rules for times if the document is
+// stored: earlier versions did not have these rules.
+std::vector<Problem> job_problems(const Json& document, bool stored);
 
 // Checks the number and the names of the files in `files`. Also checks that the size of each file
 // fits its number of pieces, which are blocks of at most kPieceBytes. Requires a document that fits

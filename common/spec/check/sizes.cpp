@@ -151,9 +151,12 @@ std::optional<ParallelSpec> pipeline_of(const Json& document) {
 void check_tensor(const Json& document, std::vector<Problem>& problems) {
     const std::int64_t tp = positive(document, "/parallel/tp").value_or(1);
     if (tp > kLargestAxis) return;
-    const TensorSizes sizes{.heads = positive(document, "/model/num_attention_heads"),
-                            .kv_heads = positive(document, "/model/num_key_value_heads"),
-                            .intermediate = positive(document, "/model/intermediate_size")};
+    // With experts, ranks share the inner columns of each expert.
+    const auto of_expert = positive(document, "/model/moe_intermediate_size");
+    const TensorSizes sizes{
+        .heads = positive(document, "/model/num_attention_heads"),
+        .kv_heads = positive(document, "/model/num_key_value_heads"),
+        .intermediate = of_expert ? of_expert : positive(document, "/model/intermediate_size")};
     const ParallelSpec parallel{.tp = static_cast<int>(tp),
                                 .sequence = key_at(document, "/parallel/sequence") == true};
     append(problems, tensor_problems(parallel, sizes));
@@ -198,9 +201,9 @@ void check_pipeline(const Json& document, std::optional<std::int64_t> dp,
                     std::vector<Problem>& problems) {
     const auto parallel = pipeline_of(document);
     if (!parallel) return;
-    if (key_at(document, "/parallel/layout") == "auto" &&
-        (parallel->stages_by_cost || !parallel->pipeline_layout.empty() ||
-         !parallel->schedule_file.empty()))
+    const bool is_auto = key_at(document, "/parallel/layout") == "auto";
+    if (is_auto && (parallel->stages_by_cost || !parallel->pipeline_layout.empty() ||
+                    !parallel->schedule_file.empty()))
         problems.push_back({"parallel.layout",
                             "is auto, so Roll chooses the pipeline, but parallel.stages, "
                             "parallel.pipeline_layout or parallel.schedule_file describes a given "
@@ -213,6 +216,7 @@ void check_pipeline(const Json& document, std::optional<std::int64_t> dp,
                             "has one number of micro-batches, but a key of the job changes this "
                             "number during training; remove train.batch_size_schedule and "
                             "train.microbatch_limit, or schedule_file"});
+    if (is_auto) return;  // the search checks each pipeline that it tries
     PipelineSizes sizes{.layers = positive(document, "/model/num_hidden_layers")};
     std::vector<Problem> found = pipeline_problems(*parallel, sizes);
     const auto micro = positive(document, "/train/micro_batch_size");

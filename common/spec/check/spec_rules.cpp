@@ -80,9 +80,7 @@ std::vector<Problem> spec_problems(const JobSpec& spec) {
     append(problems, check_chain(spec));
     for (std::size_t i = 0; i < spec.then.size(); ++i)
         for (Problem& problem : spec_problems(spec.then[i]))
-            problems.push_back(
-                {fmt::format("then[{}]{}{}", i, problem.path.empty() ? "" : ".", problem.path),
-                 std::move(problem.message)});
+            problems.push_back(at_path(fmt::format("then[{}]", i), std::move(problem)));
     return problems;
 }
 

@@ -24,6 +24,8 @@ constexpr const char* kSpikes = "spikes";    // for train.on_spike with a value 
 constexpr const char* kExports = "exports";  // for export.every
 // For train.optimizer.offload with a value other than none
 constexpr const char* kOffload = "offload";
+// for train.optimizer.offload_fraction with a value other than 1
+constexpr const char* kOffloadFraction = "offload_fraction";
 // for train.activation_offload with a value other than none
 constexpr const char* kActivationOffload = "activation_offload";
 // for parallel.pipeline_layout and parallel.schedule_file, and for parallel.stages with a value
@@ -36,12 +38,32 @@ constexpr const char* kGpuPacked = "gpu_packed";
 
 constexpr const char* kTexts = "texts";      // for data.texts
 constexpr const char* kContext = "context";  // for parallel.cp above 1
+constexpr const char* kExperts = "experts";  // for model.num_experts and model.num_local_experts
 
 inline std::vector<std::string> features() {
-    return {
-        kGangs,  kScripts,   kLogNames,          kSlotsPerRank, kBatch,     kContainer, kFiles,
-        kShell,  kTorchDist, kLongRows,          kLoraLayers,   kLoraFrom,  kSpikes,    kExports,
-        kStages, kOffload,   kActivationOffload, kGpuLayouts,   kGpuPacked, kTexts,     kContext};
+    return {kGangs,
+            kScripts,
+            kLogNames,
+            kSlotsPerRank,
+            kBatch,
+            kContainer,
+            kFiles,
+            kShell,
+            kTorchDist,
+            kLongRows,
+            kLoraLayers,
+            kLoraFrom,
+            kSpikes,
+            kExports,
+            kStages,
+            kOffload,
+            kActivationOffload,
+            kGpuLayouts,
+            kGpuPacked,
+            kTexts,
+            kContext,
+            kOffloadFraction,
+            kExperts};
 }
 
 }  // namespace roll::spec

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "common/split.hpp"
+
 namespace roll::spec {
 namespace {
 
@@ -61,13 +63,8 @@ tl::unexpected<Error> no_array(std::string_view text) {
 
 Result<std::vector<int>> array_indices(std::string_view text) {
     std::vector<int> all;
-    std::string_view rest = text;
-    for (;;) {
-        const std::size_t comma = rest.find(',');
-        if (!add_range(rest.substr(0, comma), all)) return no_array(text);
-        if (comma == std::string_view::npos) break;
-        rest.remove_prefix(comma + 1);
-    }
+    for (const std::string& part : split_at(text, ','))
+        if (!add_range(part, all)) return no_array(text);
     std::ranges::sort(all);
     all.erase(std::ranges::unique(all).begin(), all.end());
     if (all.size() > static_cast<std::size_t>(kArrayTasksMax)) return no_array(text);

@@ -7,33 +7,24 @@
 #include <fmt/format.h>
 
 #include "common/number.hpp"
+#include "common/split.hpp"
 
 namespace roll::spec {
 namespace {
 
 using namespace std::chrono;  // NOLINT(google-build-using-namespace): a calendar's names
 
-std::vector<std::string_view> split(std::string_view text, char separator) {
-    std::vector<std::string_view> parts;
-    for (;;) {
-        const std::size_t at = text.find(separator);
-        parts.push_back(text.substr(0, at));
-        if (at == std::string_view::npos) return parts;
-        text.remove_prefix(at + 1);
-    }
-}
-
 // Adds the numbers of "*", "5" or "1-5", each optionally with a step such as "/2". Returns false if
 // the text is malformed.
 template <std::size_t N>
 bool add_part(std::string_view part, int low, int high, std::bitset<N>& set) {
-    const auto halves = split(part, '/');
+    const auto halves = split_at(part, '/');
     const auto step = halves.size() == 2 ? parse_number<int>(halves[1]) : std::optional(1);
     if (halves.size() > 2 || !step || *step < 1) return false;
     int first = low;
     int last = high;
     if (halves[0] != "*") {
-        const auto ends = split(halves[0], '-');
+        const auto ends = split_at(halves[0], '-');
         const auto from = parse_number<int>(ends[0]);
         const auto to = ends.size() == 2 ? parse_number<int>(ends[1]) : from;
         if (ends.size() > 2 || !from || !to || *from < low || *to > high || *from > *to)
@@ -47,7 +38,7 @@ bool add_part(std::string_view part, int low, int high, std::bitset<N>& set) {
 
 template <std::size_t N>
 bool read_field(std::string_view field, int low, int high, std::bitset<N>& set) {
-    for (const std::string_view part : split(field, ',')) {
+    for (const std::string& part : split_at(field, ',')) {
         if (!add_part(part, low, high, set)) return false;
     }
     return true;
@@ -93,7 +84,7 @@ std::optional<minutes> in_day(const Cron& cron, minutes from) {
 
 Result<Cron> parse_cron(std::string_view text) {
     std::vector<std::string_view> fields;
-    for (const std::string_view field : split(in_full(text), ' '))
+    for (const std::string& field : split_at(in_full(text), ' '))
         if (!field.empty()) fields.push_back(field);
     Cron cron;
     const bool read =

@@ -3,21 +3,12 @@
 #include <filesystem>
 #include <vector>
 
+#include "common/split.hpp"
+
 namespace roll::spec {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::vector<std::string> parts_of(const std::string& text, char separator) {
-    std::vector<std::string> parts(1);
-    for (const char c : text) {
-        if (c == separator)
-            parts.emplace_back();
-        else
-            parts.back() += c;
-    }
-    return parts;
-}
 
 constexpr const char* kImages = "[REGISTRY#]IMAGE[:TAG], or the path of a squashfs file";
 constexpr const char* kMounts =
@@ -30,13 +21,13 @@ constexpr const char* kRegistry = "docker.io";
 bool names_path(const std::string& text) { return text.starts_with('/') || text.starts_with('.'); }
 
 Result<std::string> bind_of_mount(const std::string& mount) {
-    const std::vector<std::string> parts = parts_of(mount, ':');
+    const std::vector<std::string> parts = split_at(mount, ':');
     const std::string& source = parts[0];
     const std::string& target = parts.size() > 1 ? parts[1] : source;
     if (parts.size() > 3 || !names_path(source) || !names_path(target))
         return fail(ErrorCode::InvalidArgument, kMounts);
     const std::string flags = parts.size() > 2 ? parts[2] : "";
-    for (const std::string& flag : parts_of(flags, '+'))
+    for (const std::string& flag : split_at(flags, '+'))
         if (flag != "ro" && flag != "rw" && !flags.empty())
             return fail(ErrorCode::InvalidArgument, kMounts);
     const std::string read_only = flags.find("ro") == std::string::npos ? "" : ":ro";
@@ -70,7 +61,7 @@ Result<Json> pyxis_image(const std::string& value) {
 
 Result<Json> pyxis_mounts(const std::string& value) {
     Json binds = Json::array();
-    for (const std::string& mount : parts_of(value, ',')) {
+    for (const std::string& mount : split_at(value, ',')) {
         ROLL_TRY(std::string bind, bind_of_mount(mount));
         binds.push_back(std::move(bind));
     }

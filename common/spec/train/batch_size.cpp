@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "common/split.hpp"
+
 namespace roll::spec {
 namespace {
 
@@ -59,11 +61,7 @@ Result<std::vector<BatchPhase>> parse_batch_schedule(std::string_view text) {
                         text, why));
     };
     std::vector<BatchPhase> phases;
-    for (std::string_view rest = text; !rest.empty();) {
-        const std::size_t blank = std::min(rest.find(' '), rest.size());
-        const std::string_view pair = rest.substr(0, blank);
-        rest.remove_prefix(std::min(blank + 1, rest.size()));
-        if (pair.empty()) continue;
+    for (const std::string& pair : words_at(text, ' ')) {
         const std::size_t colon = pair.find(':');
         if (colon == std::string_view::npos) return refuse(fmt::format("has \"{}\"", pair));
         const auto tokens = parse_count(pair.substr(0, colon));

@@ -84,7 +84,22 @@ struct ModelConfig {
     // sliding window.
     std::vector<bool> sliding_layers = {};
     Activation activation = Activation::Silu;
+    // Mixture of experts. If `experts` is above 0, each layer has a router and `experts`
+    // feed-forward blocks of width `intermediate`. Each token uses `experts_per_token` of them.
+    std::int64_t experts = 0;
+    std::int64_t experts_per_token = 0;
+    // true: the weights of a token's experts are divided by their sum
+    bool normalizes_experts = false;
+    double balance_loss = 0;  // factor of the load-balancing loss
     LoraSpec lora = {};  // the adapter that is trained; the model's own weights are then frozen
+
+    // Returns the number of feed-forward blocks that a token uses in a layer.
+    std::int64_t blocks_per_token() const { return experts > 0 ? experts_per_token : 1; }
+
+    // Returns the number of weights of a layer's experts that a token does not use.
+    std::int64_t unused_per_token() const {
+        return experts > 0 ? (experts - experts_per_token) * 3 * hidden * intermediate : 0;
+    }
 
     // Returns the window of one layer; 0 if the layer sees all earlier positions.
     std::int64_t window_of(std::int64_t layer) const {

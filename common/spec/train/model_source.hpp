@@ -5,8 +5,8 @@
 
 namespace roll::spec {
 
-// Returns the dropout keys of a job's `model` section. If model.from is set, these keys override
-// the dropouts in the config of the model in model.from.
-Json dropouts_of(const Json& model);
+// Returns the keys of a job's `model` section that override the config of the model in model.from:
+// the dropouts, and the factor of the experts' balance loss.
+Json overridden_of(const Json& model);
 
 }  // namespace roll::spec

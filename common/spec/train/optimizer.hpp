@@ -95,7 +95,7 @@ struct OptimizerSpec {
     std::vector<ParameterGroup> groups = {};
     AdafactorSpec adafactor = {};
     EmaSpec ema = {};
-    bool offload = false;  // true: the state is outside the memory of the device
+    double offload = 0;  // share of the state that is outside the memory of the device
 };
 
 std::string_view name_of(OptimizerKind kind);

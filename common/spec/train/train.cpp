@@ -50,7 +50,7 @@ Result<ModelSource> read_model(const Json& json) {
     model.adapters = reader.get_or("adapters", model.adapters);
     model.optimizer = reader.get_or("optimizer", model.optimizer);
     ROLL_TRY_VOID(reader.finish_lenient());
-    Json sizes = model.from.empty() ? json : dropouts_of(json);
+    Json sizes = model.from.empty() ? json : overridden_of(json);
     for (const char* key : {"family", "from", "freeze", "adapters", "optimizer"}) sizes.erase(key);
     model.hf_config = sizes.dump();
     return model;
@@ -235,7 +235,8 @@ Result<OptimizerSpec> read_optimizer(const Json& json) {
     optimizer.beta1 = reader.get_or("beta1", optimizer.beta1);
     optimizer.beta2 = reader.get_or("beta2", optimizer.beta2);
     optimizer.eps = reader.get_or("eps", optimizer.eps);
-    optimizer.offload = reader.get_or<std::string>("offload", "none") == "state";
+    const double share = reader.get_or("offload_fraction", 1.0);
+    optimizer.offload = reader.get_or<std::string>("offload", "none") == "state" ? share : 0;
     const Json& decays = reader.raw("decays");
     for (const auto& [pattern, decays_it] : decays.items())
         optimizer.decays.emplace_back(pattern, decays_it == true);

@@ -81,20 +81,6 @@ Result<void> check_after(const State& s, std::vector<spec::After>& afters) {
     return {};
 }
 
-// Returns the dependencies as an older rolld stored them: each dependency on an array is replaced
-// by one dependency per job of the array.
-std::vector<spec::After> each_by_itself(const State& s, const std::vector<spec::After>& afters) {
-    std::vector<spec::After> all;
-    for (const spec::After& after : afters) {
-        all.push_back({after.condition, after.job});
-        if (!after.array) continue;
-        for (auto task = s.jobs.upper_bound(after.job);
-             task != s.jobs.end() && task->second.array == after.job; ++task)
-            all.push_back({after.condition, task->first});
-    }
-    return all;
-}
-
 // Returns the specs of the jobs of a submission: a single job, the jobs of a chain, or the tasks of
 // an array.
 Result<std::vector<spec::JobSpec>> tasks_of(spec::JobSpec spec, JobId first) {
@@ -116,7 +102,6 @@ Result<Events> repeated(const State& s, const Submit& in, JobId id) {
     spec.output = spec.cron.empty() ? replaced(spec.output, "{id}", std::to_string(id.value))
                                     : in.spec.output;
     ROLL_TRY_VOID(check_after(s, spec.after));
-    if (job.spec.after.size() > spec.after.size()) spec.after = each_by_itself(s, spec.after);
     spec.priority = job.spec.priority;
     spec.begin = job.spec.begin;
     if (spec.account.empty()) spec.account = job.spec.account;

@@ -133,7 +133,7 @@ int run(double unit) {
     const TemporaryFolder folder;
     const std::vector<int> statuses = run_processes(kRanks, [&](int rank) {
         at::set_num_threads(1);
-        GlooFabric fabric({.rendezvous_file = folder.path() / "rendezvous",
+        GlooFabric fabric({.rendezvous_file = folder / "rendezvous",
                            .nonce = "1",
                            .prefix = "schedules",
                            .rank = rank});

@@ -269,5 +269,39 @@ TEST_F(ForeignFile, StrategiesOfPipelinesBecomeZero) {
         << problems(changed);
 }
 
+// Keys of the layout, such as ulysses_size and ep_size, do not make a strategy Megatron's.
+TEST_F(ForeignFile, OnlyTheStrategyOfAPipelineChoosesMegatronsMean) {
+    const auto normalize = [&](const char* strategy, const char* sizes) {
+        Json changed = pipeline(true);
+        Json& worker = changed["sft_train"];
+        worker["strategy_args"] = {{"strategy_name", strategy},
+                                   {"strategy_config", Json::object()}};
+        worker["model_args"].update(Json::parse(sizes));
+        worker["training_args"]["lr_scheduler_type"] = "warmup_stable_decay";
+        const Json whole = whole_job(changed);
+        EXPECT_EQ(whole["train"]["optimizer"]["wsd_decay"],
+                  whole["train"]["normalize"] == "step" ? "linear" : "exponential");
+        return whole["train"]["normalize"];
+    };
+    for (const char* const strategy : {"fsdp2_train", "deepspeed_train"})
+        for (const char* const sizes : {"{}", R"({"ulysses_size": 2})"})
+            EXPECT_EQ(normalize(strategy, sizes), "step") << strategy << ' ' << sizes;
+    EXPECT_EQ(normalize("megatron_train", "{}"), "microbatch");
+}
+
+TEST_F(ForeignFile, TellsThatRollDoesNotDivideHeadsAsUlyssesDoes) {
+    Json changed = pipeline(true);
+    const auto notes = [&](int size) {
+        changed["sft_train"]["model_args"]["ulysses_size"] = size;
+        job(changed);
+        return std::ranges::count(
+            foreign.remarks,
+            "sft_train.model_args.ulysses_size: in Ulysses, the ranks divide the attention heads; "
+            "in Roll, each rank gathers the keys and values of all heads (parallel.cp)");
+    };
+    EXPECT_EQ(notes(2), 1);
+    EXPECT_EQ(notes(1), 0);
+}
+
 }  // namespace
 }  // namespace roll::cli

@@ -193,6 +193,10 @@ TEST(SbatchRules, DecideNodesSlotsAndGpus) {
     EXPECT_EQ(sizes({"-N2", "--gpus=8", "--cpus-per-gpu=3"}), std::tuple(2, 12, 4));
     EXPECT_EQ(sizes({"--gres=gpu:h100:4"}), std::tuple(1, 1, 4));
     EXPECT_EQ(sizes({"--gres=gpu", "-n2", "-O"}), std::tuple(1, 1, 1));
+    EXPECT_EQ(sizes({"--gres=gpu:a100"}), std::tuple(1, 1, 1));
+    for (const char* two : {"gpu:2(S:0)", "gpu:a100:2(S:0-1)", "gpu:1g.5gb:2", "gpu:a100,gpu:1"})
+        EXPECT_EQ(sizes({"--gres=" + std::string(two)}), std::tuple(1, 1, 2)) << two;
+    EXPECT_EQ(sizes({"--gres=gpu:1K"}), sizes({"--gres=gpu:a100:1024"}));
     EXPECT_EQ(sizes({"--gpus-per-node=h100:2", "-n3", "--mincpus=7"}), std::tuple(1, 7, 2));
     EXPECT_EQ(sizes({"-n4", "-N2", "--gpus-per-task=2"}), std::tuple(2, 2, 4));
     EXPECT_EQ(sizes({"--gpus=4", "--ntasks-per-gpu=2"}), std::tuple(1, 8, 4));
@@ -229,11 +233,12 @@ TEST(SbatchRules, VariablesThatRollSetsAreSkippedAndTold) {
     std::ofstream(file) << "ROLL_TOKEN=1-1" << '\0' << "ROLL_MINE=2" << '\0';
     ::setenv("ROLL_JOB", "7", 1);
     const SbatchReading read =
-        translated({"--export=ROLL_JOB", "--export-file=" + file, "--container-image=/a.sqsh",
-                    "--container-env=ROLL_JOB,ROLL_WORKER"});
+        translated({"--export=ROLL_JOB,ROLL_WORKER=7", "--export-file=" + file,
+                    "--container-image=/a.sqsh", "--container-env=ROLL_JOB,ROLL_WORKER"});
     ::unsetenv("ROLL_JOB");
     EXPECT_EQ(read.document["env"], Json::parse(R"({"ROLL_MINE": "2"})"));
     for (const char* line : {"  no effect: ROLL_JOB of --export: Roll sets this variable",
+                             "  no effect: ROLL_WORKER of --export: Roll sets this variable",
                              "  no effect: ROLL_TOKEN of --export-file: Roll sets this variable",
                              "  no effect: ROLL_JOB of --container-env: Roll sets this variable"})
         EXPECT_EQ(std::ranges::count(read.read, line), 1) << line;
@@ -298,7 +303,8 @@ TEST(SbatchRules, NameWhatIsWrongAndWhatIsAllowed) {
               "of a job have equally many GPUs");
     EXPECT_EQ(translated({"--gpus=x"}).problems,
               Texts{"--gpus is \"x\"; allowed: N or TYPE:N with N from 0 to 1000000"});
-    for (const std::string wrong : {"gpu:-1", "gpu:a100:-1", "gpu:a100:two"})
+    for (const std::string wrong : {"gpu:-1", "gpu:a100:-1", "gpu:a100:two", "gpu:1.5",
+                                    "gpu:", "gpu:9999999999", "gpu:a:1:1", "gpus:1"})
         EXPECT_EQ(problem({"--gres=" + wrong}).find("--gres is \"" + wrong + "\"; allowed: "), 0U);
     EXPECT_EQ(problem({"--gres=license:1"}),
               "--gres is \"license:1\"; allowed: gpu, gpu:N or gpu:TYPE:N, because GPUs are Roll's "

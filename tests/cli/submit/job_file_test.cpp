@@ -31,6 +31,16 @@ TEST(JobOptions, RefusesASetThatGoesThroughAValue) {
     }
 }
 
+TEST(JobFile, OfJsonIsRefusedIfAKeyIsThereTwice) {
+    const auto problem = [](const char* text) {
+        const auto sources = job_sources(text, "/job.json");
+        return sources ? "" : sources.error().message;
+    };
+    EXPECT_EQ(problem(R"({"name": "a", "train": {"lr": 1}, "data": {"lr": 2}})"), "");
+    EXPECT_EQ(problem("{\"name\": \"a\"}\n{\"name\": \"b\", \"env\": {\"A\": 1, \"A\": 2}}\n"),
+              "/job.json:2: duplicate key A");
+}
+
 TEST(JobOptions, WinOverTheFile) {
     Json document = {{"name", "old"}, {"resources", {{"slots_per_node", 1}, {"nodes", 2}}}};
     JobOptions options;

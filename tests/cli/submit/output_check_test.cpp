@@ -28,7 +28,7 @@ class Outputs : public ::testing::Test {
         return checked.error().message;
     }
     TemporaryFolder temporary_;
-    std::string base = temporary_.path().string();
+    std::string base = temporary_.string();
 };
 
 TEST_F(Outputs, ADirectoryThatTheUserOfJobsMayNotWriteInIsRefusedByName) {

@@ -26,6 +26,9 @@ class Records : public testing::Test {
         write("plain/tokenizer.json", "{}");
         write("chat/tokenizer.json", "{}");
         write("chat/chat_template.jinja", "{{ messages }}");
+        write("bytes/config.json", R"({"roll_tokenizer": "bytes"})");
+        write("bytes/tokenizer.json", "{}");
+        write("bytes/chat_template.jinja", "{{ messages }}");
         write("broken/tokenizer.json", "{}");
         write("broken/chat_template.jinja", "a\n{% include 'x' %}");
     }
@@ -83,6 +86,20 @@ TEST_F(Records, ConversationsNeedOne) {
     EXPECT_NE(told(kChat, with("broken")).find("chat_template.jinja, line 2: the tag \"include\""),
               std::string::npos)
         << told(kChat, with("broken"));
+}
+
+// A rank uses `bytes` without the template that lies beside such a model.
+TEST_F(Records, AModelOfBytesHasNone) {
+    const std::string place = top_ / "bytes";
+    const Json model{{"model", {{"from", place}}}};
+    EXPECT_NE(told(kChat, model).find("and " + place + " is a model of the tokenizer `bytes`"),
+              std::string::npos)
+        << told(kChat, model);
+    EXPECT_EQ(told(kPair, model), "");
+    EXPECT_EQ(told(kChat, with("bytes")), "") << "the tokenizer of another model";
+    Json word{{"tokenizer", "bytes"}, {"model", {{"from", (top_ / "chat").string()}}}};
+    EXPECT_NE(told(kChat, word).find("the tokenizer `bytes` has no chat template"),
+              std::string::npos);
 }
 
 TEST_F(Records, AnswersNeedOneIfTheyAreMessages) {

@@ -43,6 +43,13 @@ TEST(OutputFormat, APatternIsALineOfEachRow) {
     EXPECT_EQ(shown("{info}"), "step 120\nexit 3\n");
 }
 
+TEST(OutputFormat, WideCharactersTakeTwoColumns) {
+    Json jobs = two_jobs();
+    jobs[0]["name"] = "保存";
+    const auto format = parse_format("{name:<6}|{name:.3}|", job_fields(), "");
+    EXPECT_EQ(jobs_text(jobs, *format, {kRenderedAt}), "保存  |保|\nlong-name|lon|\n");
+}
+
 TEST(OutputFormat, AsksForNoFieldThatItDoesNotShow) {
     EXPECT_EQ(asked_fields(*parse_format("{id}{resources.nodes}", job_fields(), "")),
               (std::vector<std::string>{"id", "resources"}));

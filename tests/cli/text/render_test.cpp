@@ -160,6 +160,17 @@ TEST(JobView, ShowsThePredictedStartOfAWaitingJobAndTheProcessorTimeOfARunningOn
         << job_text(running, {kNow});
 }
 
+TEST(JobView, ShowsWhyACheckpointIsPostponed) {
+    const Json running = {
+        {"id", 7},
+        {"state", "running"},
+        {"progress", {{"step", 5}, {"checkpoint_postponed", "no space for a checkpoint"}}}};
+    const std::string text = job_text(running, {kNow});
+    EXPECT_NE(text.find(" - step 5  checkpoint postponed\n"), std::string::npos) << text;
+    EXPECT_NE(text.find("  postponed       no space for a checkpoint\n"), std::string::npos)
+        << text;
+}
+
 TEST(Render, WritesDurationsAndAmounts) {
     EXPECT_EQ(duration_text(59), "59s");
     EXPECT_EQ(duration_text(185), "3m 05s");

@@ -12,6 +12,8 @@ TEST(TextWidth, WideAndCombiningCharactersCount) {
     EXPECT_EQ(columns_of("äö"), 2u);
     EXPECT_EQ(columns_of("保存"), 4u);
     EXPECT_EQ(columns_of("e\xcc\x81"), 1u) << "a combining accent";
+    EXPECT_EQ(columns_of("\u05e9\u05b8"), 1u) << "a combining vowel of Hebrew";
+    EXPECT_EQ(columns_of("\u231b"), 2u) << "an hourglass";
     EXPECT_EQ(columns_of("\xff\x80x"), 3u) << "bytes that are no UTF-8";
 }
 

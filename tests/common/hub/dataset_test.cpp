@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 // A cache as `hf download` writes it, in a directory of its own.
 class Dataset : public testing::Test {
   protected:
-    Dataset() { ::setenv("HF_HUB_CACHE", folder_.path().c_str(), 1); }
+    Dataset() { ::setenv("HF_HUB_CACHE", folder_.c_str(), 1); }
     ~Dataset() override { ::unsetenv("HF_HUB_CACHE"); }
 
     void write(const std::string& set, const std::string& name, const std::string& text = "") {
@@ -35,7 +35,7 @@ class Dataset : public testing::Test {
     }
     fs::path snapshot(std::string set) const {
         set.replace(set.find('/'), 1, "--");
-        return folder_.path() / ("datasets--" + set) / "snapshots" / "c1";
+        return folder_ / ("datasets--" + set) / "snapshots" / "c1";
     }
 
     TemporaryFolder folder_;
@@ -75,7 +75,7 @@ TEST_F(Dataset, WithoutACardTheNamesOfFilesDecide) {
 TEST_F(Dataset, AMissingSetIsFetchedByACommand) {
     EXPECT_EQ(split("ann/none", "", "test"),
               Texts{"dataset_path is \"ann/none\", which is not in HuggingFace's cache " +
-                    folder_.path().string() + "; run: hf download --repo-type dataset ann/none"});
+                    folder_.string() + "; run: hf download --repo-type dataset ann/none"});
     write("ann/two", "README.md", "---\nconfigs:\n- config_name: a\n- config_name: b\n---\n");
     EXPECT_EQ(split("ann/two", "", "test"), Texts{"dataset_name is missing; ann/two has: a, b"});
 }

@@ -91,6 +91,17 @@ TEST(Chain, NamesThatLeadNowhereAreAllReported) {
     EXPECT_EQ(named.problems[2].path, "then[1]");
 }
 
+TEST(Chain, AProblemOfAWholeJobHasTheJobAsItsSubject) {
+    const ParsedJob parsed = parse(R"(5, {"zz1": 1, "zz2": 1, "zz3": 1, "zz4": 1, "zz5": 1})");
+    std::vector<std::string> found;
+    for (const Problem& problem : parsed.problems)
+        if (sentence(problem).starts_with("then[0]") || problem.path == "then[1]")
+            found.push_back(sentence(problem));
+    EXPECT_EQ(found,
+              (std::vector<std::string>{"then[0] is 5; allowed: a mapping",
+                                        "then[1] has unknown keys: zz1, zz2, zz3, zz4, zz5"}));
+}
+
 TEST(Chain, TravelsWithItsSpec) {
     const JobSpec spec = parse(R"({"name": "b", "kind": "command", "command": ["x"]})").spec;
     EXPECT_EQ(*job_spec_from_json(to_json(spec)), spec);

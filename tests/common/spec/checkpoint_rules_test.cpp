@@ -65,6 +65,8 @@ TEST_F(TrainFeatures, AJobNeedsAWorkerThatKnowsItsValues) {
     EXPECT_EQ(needs("/train/on_spike", "ignore"), Needs{});
     EXPECT_EQ(needs("/train/optimizer/offload", "state"), Needs{kOffload});
     EXPECT_EQ(needs("/train/optimizer/offload", "none"), Needs{});
+    EXPECT_EQ(needs("/train/optimizer", {{"offload", "state"}, {"offload_fraction", 0.5}}),
+              (Needs{kOffload, kOffloadFraction}));
     EXPECT_EQ(needs("/train/activation_offload", "saved"), Needs{kActivationOffload});
     EXPECT_EQ(needs("/train/activation_offload", "none"), Needs{});
     EXPECT_EQ(needs("/parallel/stages", "cost"), Needs{kStages});

@@ -40,7 +40,7 @@ class JobFiles : public ::testing::Test {
     }
 
     TemporaryFolder temporary_;
-    std::string base = temporary_.path().string();
+    std::string base = temporary_.string();
 };
 
 }  // namespace roll::spec

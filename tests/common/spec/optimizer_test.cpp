@@ -41,6 +41,9 @@ TEST(OptimizerSpec, RefusesWhatAKindDoesNotHave) {
         {{{"momentum", 0.9}},
          "train.optimizer.momentum is 0.9, but kind adamw has no momentum; remove it, or use kind "
          "sgd, muon"},
+        {{{"offload_fraction", 0.5}},
+         "train.optimizer.offload_fraction is 0.5, but offload is none; remove it, or set offload "
+         "to state"},
         {{{"kind", "sgd"}, {"update_scale", "original"}},
          "train.optimizer.update_scale is \"original\", but kind sgd has no update_scale; remove "
          "it, or use kind muon"},

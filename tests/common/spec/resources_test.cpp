@@ -81,6 +81,10 @@ TEST_F(StoredFile, OfAResumedJobIsNotRefusedByRulesOfALaterVersion) {
         {{"rank", 2}, {"step", 1}, {"phase", "forward"}, {"kind", "kill"}}};
     resumed["kind"] = "resume";
     resumed["resume"] = {{"job", 12}};
+    Json next = resumed;
+    next["kind"] = "train";
+    next.erase("resume");
+    resumed["then"] = {next};
     EXPECT_EQ(problems(resumed), "");
     EXPECT_EQ(problems(json),
               "hang_after is 0s; allowed: auto, never, or at least 1s\n"

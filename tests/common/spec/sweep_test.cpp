@@ -107,6 +107,12 @@ TEST(Sweep, RefusesWhatIsNone) {
     EXPECT_NE(problem(large).find("1024 trials; allowed: at most 1000"), std::string::npos);
 }
 
+TEST(Sweep, ThatIsNoMappingIsTold) {
+    const ParsedJob job = parse_with(Json::array());
+    ASSERT_EQ(job.problems.size(), 1u);
+    EXPECT_EQ(sentence(job.problems[0]), "sweep is []; allowed: a mapping");
+}
+
 TEST(Sweep, RefusesADamagedListOfTrials) {
     ParsedJob job = parse_with({{"grid", {{"env.A", {1, 2}}}}});
     EXPECT_TRUE(check_submission(job.spec).has_value());

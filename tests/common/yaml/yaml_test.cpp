@@ -50,6 +50,8 @@ TEST(Yaml, UnfoldsAliases) {
 
 TEST(Yaml, NamesFileAndLineOfWhatIsWrong) {
     EXPECT_EQ(problem("a: 1\nb: 2\na: 3\n"), "f.yaml:3: duplicate key a");
+    EXPECT_EQ(problem("a: &x {b: 1}\nc:\n  <<: *x\n"),
+              "f.yaml:3: the merge key << is not supported; write the merged keys out");
     EXPECT_EQ(problem("a: 1\nb: [1, 2\nc: 3\n").substr(0, 7), "f.yaml:");
     EXPECT_NE(problem("a: 1\n\tb: 2\n").find("not YAML"), std::string::npos);
     EXPECT_EQ(problem("? [a]\n: 1\n"), "f.yaml:1: a key must be a scalar");

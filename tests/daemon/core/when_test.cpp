@@ -228,28 +228,6 @@ TEST_F(Behind, FallsWithAnExport) {
     EXPECT_EQ(phase(4), JobPhase::Cancelled);
 }
 
-// An older rolld stored a dependency on each job of the array.
-TEST_F(Behind, IsReadAsAnOlderLedgerHasIt) {
-    submit(spec::After::Condition::Ok);
-    spec::JobSpec spec = array("0-1");
-    spec.output = "/runs/{index}-{id}";
-    spec.after = {{spec::After::Condition::Ok, JobId{1}}};
-    const Submit again{"old", "ann", spec};
-    Events events = decide(desk.state, again, desk.now).value();
-    for (Event& event : events) {
-        auto& submitted = std::get<JobSubmitted>(event);
-        submitted.spec.after = {{spec::After::Condition::Ok, JobId{1}},
-                                {spec::After::Condition::Ok, JobId{2}}};
-        core::apply(desk.state, event);
-    }
-    desk.check();
-    EXPECT_TRUE(desk.tell(again).empty()) << "said again it changes nothing";
-    desk.exit(JobId{1}, Outcome::Done);
-    EXPECT_EQ(phase(5), JobPhase::Queued);
-    desk.exit(JobId{2}, Outcome::Done);
-    EXPECT_EQ(phase(5), JobPhase::Running);
-}
-
 class Again : public testing::Test {
   protected:
     Again() {

@@ -2,12 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "daemon/gateway/authenticator.hpp"
-#include "daemon/gateway/rate_limit.hpp"
 
 namespace roll::gateway {
 namespace {
-
-using namespace std::chrono_literals;
 
 TEST(Identity, IsWhatTheKeysFileSays) {
     EXPECT_EQ(identity_of("client", "ann"), (Identity{Role::Operator, "ann"}));
@@ -24,25 +21,6 @@ TEST(PeerAddress, TellsTheUserOfAUnixSocket) {
     for (const char* address :
          {"", "127.0.0.1", "10.1.2.3:1000", "localhost", "localhost:x:0:1", "localhost:1000:100"})
         EXPECT_EQ(uid_of(address), std::nullopt) << address;
-}
-
-TEST(RateLimit, AllowsABurstAndThenItsRate) {
-    RateLimit rate(10, 5);
-    RateLimit::Instant now{};
-    for (int i = 0; i < 5; ++i) EXPECT_TRUE(rate.take("ann", now));
-    EXPECT_FALSE(rate.take("ann", now));
-    EXPECT_TRUE(rate.take("bob", now)) << "each user has a bucket";
-    now += 100ms;
-    EXPECT_TRUE(rate.take("ann", now));
-    EXPECT_FALSE(rate.take("ann", now));
-    now += 1h;
-    for (int i = 0; i < 5; ++i) EXPECT_TRUE(rate.take("ann", now));
-    EXPECT_FALSE(rate.take("ann", now)) << "a long pause saves no more than the burst";
-}
-
-TEST(RateLimit, OfZeroIsNone) {
-    RateLimit rate(0, 0);
-    for (int i = 0; i < 1000; ++i) EXPECT_TRUE(rate.take("ann", {}));
 }
 
 }  // namespace

@@ -98,12 +98,14 @@ TEST_F(SiteTest, ThePageNeedsNoTokenAndEverythingElseDoes) {
 }
 
 TEST_F(SiteTest, OtherHostsAndOriginsAreRefused) {
-    for (const char* host :
-         {"", "evil.example", "127.0.0.1", "127.0.0.1:84100", "localhost:8410"}) {
-        Request other = request("GET", "/");
+    Request other = request("GET", "/");
+    for (const char* host : {"evil.example", "127.0.0.1", "127.0.0.1:84100", "localhost:8410"}) {
         other.host = host;
         EXPECT_EQ(site.answer(other).status, 403) << host;
     }
+    other.host = "";
+    EXPECT_EQ(site.answer(other).status, 400);
+    EXPECT_EQ(message(site.answer(other)), "the request has no header Host");
     Request foreign = request("POST", "/api/v1/jobs/1/cancel");
     foreign.origin = "http://evil.example";
     EXPECT_EQ(site.answer(foreign).status, 403);
@@ -280,8 +282,7 @@ TEST_F(SiteTest, AClientThatSendsTooManyRequestsIsToldWhenToSendMore) {
         return with(authorization).status;
     };
     EXPECT_EQ(status("Bearer roll_read"), 200);
-    for (int i = 0; i < RateLimit::kBurstSeconds + 5; ++i)
-        with("Bearer roll_none" + std::to_string(i));
+    for (int i = 0; i < Site::kBurstSeconds + 5; ++i) with("Bearer roll_none" + std::to_string(i));
     EXPECT_EQ(status("Bearer roll_none"), 429) << "made-up tokens count for the address";
     const auto before = asked.size();
     EXPECT_EQ(status("Bearer roll_another"), 429);
@@ -290,7 +291,7 @@ TEST_F(SiteTest, AClientThatSendsTooManyRequestsIsToldWhenToSendMore) {
     EXPECT_EQ(status(""), 429) << "the page";
     made.target = "/api/v1/totals";
     EXPECT_EQ(status("Bearer roll_read"), 200) << "a valid token behind the same address";
-    for (int i = 0; i < RateLimit::kBurstSeconds + 5; ++i) with("Bearer roll_read");
+    for (int i = 0; i < Site::kBurstSeconds + 5; ++i) with("Bearer roll_read");
     const Reply refused = with("Bearer roll_read");
     EXPECT_EQ(refused.status, 429);
     EXPECT_EQ(refused.retry_after_s, 1);

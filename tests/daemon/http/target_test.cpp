@@ -20,5 +20,12 @@ TEST(Target, MalformedAddressesAreRefused) {
         EXPECT_FALSE(parse_target(bad)) << bad;
 }
 
+TEST(Target, AMachineIsOneClientWhateverItsAddresses) {
+    EXPECT_EQ(client_of_address("192.0.2.1"), "192.0.2.1");
+    EXPECT_EQ(client_of_address("2001:db8:0:1::1"), client_of_address("2001:db8:0:1:ffff::2"));
+    EXPECT_NE(client_of_address("2001:db8:0:1::1"), client_of_address("2001:db8:0:2::1"));
+    EXPECT_NE(client_of_address("::ffff:192.0.2.1"), client_of_address("::ffff:192.0.2.2"));
+}
+
 }  // namespace
 }  // namespace roll::http

@@ -176,13 +176,13 @@ TEST(Ledger, LoadsTheStateThatTheEventsFoldTo) {
     core::State expected;
     for (const core::Event& event : submissions(20)) core::apply(expected, event);
     {
-        auto ledger = Ledger::open(folder.path());
+        auto ledger = Ledger::open(folder);
         ASSERT_TRUE(ledger) << ledger.error().message;
         const auto appended = ledger->append(submissions(20), kAt);
         ASSERT_TRUE(appended) << appended.error().message;
         EXPECT_EQ(*ledger->load(), expected);
     }
-    auto again = Ledger::open(folder.path());
+    auto again = Ledger::open(folder);
     ASSERT_TRUE(again) << again.error().message;
     EXPECT_EQ(*again->load(), expected);
     EXPECT_EQ(again->newest(), 20);
@@ -192,9 +192,9 @@ TEST(Ledger, LoadsTheStateThatTheEventsFoldTo) {
 
 TEST(Ledger, IsServedByOneProcessAtATime) {
     const TemporaryFolder folder;
-    const auto first = Ledger::open(folder.path());
+    const auto first = Ledger::open(folder);
     ASSERT_TRUE(first);
-    const auto second = Ledger::open(folder.path());
+    const auto second = Ledger::open(folder);
     ASSERT_FALSE(second);
     EXPECT_EQ(second.error().code, ErrorCode::Refused);
 }
@@ -223,21 +223,21 @@ void copy_files(const std::filesystem::path& from, const std::filesystem::path& 
 void expect_damage_is_found(const char* file, bool keep_wal, std::size_t stride,
                             void (*damage)(const std::filesystem::path&, std::size_t) = flip) {
     const TemporaryFolder source;
-    auto ledger = Ledger::open(source.path());
+    auto ledger = Ledger::open(source);
     ASSERT_TRUE(ledger);
     for (const core::Event& event : submissions(30)) ASSERT_TRUE(ledger->append({&event, 1}, kAt));
     const core::State expected = *ledger->load();
     const TemporaryFolder pristine;
-    if (keep_wal) copy_files(source.path(), pristine.path());
+    if (keep_wal) copy_files(source, pristine);
     ledger = tl::unexpected(Error{});
-    if (!keep_wal) copy_files(source.path(), pristine.path());
-    const auto size = std::filesystem::file_size(pristine.path() / file);
+    if (!keep_wal) copy_files(source, pristine);
+    const auto size = std::filesystem::file_size(pristine / file);
     int found = 0;
     for (std::size_t at = 5; at < size; at += stride) {
         const TemporaryFolder copy;
-        copy_files(pristine.path(), copy.path());
-        damage(copy.path() / file, at);
-        const auto opened = Ledger::open(copy.path());
+        copy_files(pristine, copy);
+        damage(copy / file, at);
+        const auto opened = Ledger::open(copy);
         if (!opened) {
             ++found;
             EXPECT_NE(opened.error().message.find("ledger.db"), std::string::npos);
@@ -272,10 +272,10 @@ TEST(Ledger, FindsATornPageOfTheWal) {
 // only format 5 cannot read such events, so the upgrade must raise the format.
 TEST(Ledger, AnEarlierFormatIsRaisedToOneThatRolldsBeforeItRefuse) {
     const TemporaryFolder folder;
-    const auto database = [&] { return *open_database(folder.path() / "ledger.db"); };
-    ASSERT_TRUE(Ledger::open(folder.path())->append(submissions(2), kAt));
+    const auto database = [&] { return *open_database(folder / "ledger.db"); };
+    ASSERT_TRUE(Ledger::open(folder)->append(submissions(2), kAt));
     ASSERT_TRUE(execute(database().get(), "PRAGMA user_version=5"));
-    EXPECT_EQ(Ledger::open(folder.path())->load()->jobs.size(), 2u);
+    EXPECT_EQ(Ledger::open(folder)->load()->jobs.size(), 2u);
     const Database upgraded = database();
     const auto format = prepare(upgraded.get(), "PRAGMA user_version");
     ASSERT_TRUE(format && step(format->get()));
@@ -284,12 +284,12 @@ TEST(Ledger, AnEarlierFormatIsRaisedToOneThatRolldsBeforeItRefuse) {
 
 TEST(Ledger, RefusesAFormatThatIsNewer) {
     const TemporaryFolder folder;
-    { ASSERT_TRUE(Ledger::open(folder.path())); }
+    { ASSERT_TRUE(Ledger::open(folder)); }
     {
-        auto database = open_database(folder.path() / "ledger.db");
+        auto database = open_database(folder / "ledger.db");
         ASSERT_TRUE(execute(database->get(), "PRAGMA user_version=99"));
     }
-    const auto opened = Ledger::open(folder.path());
+    const auto opened = Ledger::open(folder);
     ASSERT_FALSE(opened);
     EXPECT_EQ(opened.error().code, ErrorCode::Refused);
 }

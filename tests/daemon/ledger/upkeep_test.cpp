@@ -81,12 +81,12 @@ TEST(Prune, KeepsAnArrayWholeThatIsAwaited) {
 TEST(Prune, ForgetsTheJobsEventsAndNothingElse) {
     const TemporaryFolder folder;
     {
-        auto ledger = Ledger::open(folder.path());
+        auto ledger = Ledger::open(folder);
         ASSERT_TRUE(ledger->append(history(), kDay0));
         const core::State state = *ledger->load();
         EXPECT_EQ(*ledger->prune(state, kDay0 + 100h, kDay0 + 200h), 3u);
     }
-    auto ledger = Ledger::open(folder.path());
+    auto ledger = Ledger::open(folder);
     ASSERT_TRUE(ledger) << ledger.error().message;
     core::State expected = fold(history());
     for (const std::uint64_t id : {1, 3, 4}) {
@@ -133,11 +133,11 @@ TEST(Prune, KeepsWhatTheForgottenJobsHadUsed) {
     ASSERT_EQ(before.use.at(bob).gpu_ms, 2 * 3'600'000);
     ASSERT_GT(before.use.at(bob).decayed, 0);
     {
-        auto ledger = Ledger::open(folder.path());
+        auto ledger = Ledger::open(folder);
         ASSERT_TRUE(ledger->append(used_history(), kDay0));
         EXPECT_EQ(*ledger->prune(*ledger->load(), kDay0 + 100h, kDay0 + 200h), 1u);
     }
-    const auto ledger = Ledger::open(folder.path());
+    const auto ledger = Ledger::open(folder);
     const auto after = ledger->load();
     ASSERT_TRUE(after) << after.error().message;
     EXPECT_FALSE(after->jobs.contains(JobId{1}));
@@ -148,31 +148,31 @@ TEST(Prune, IsNotTakenForDamageIfItsMarkWasNotWritten) {
     const TemporaryFolder folder;
     std::string mark;
     {
-        auto ledger = Ledger::open(folder.path());
+        auto ledger = Ledger::open(folder);
         ASSERT_TRUE(ledger->append(history(), kDay0));
-        mark = *read_file(folder.path() / "ledger.mark");
+        mark = *read_file(folder / "ledger.mark");
         ASSERT_TRUE(ledger->prune(*ledger->load(), kDay0 + 100h, kDay0));
     }
-    ASSERT_TRUE(write_file_atomically(folder.path() / "ledger.mark", mark));
-    EXPECT_TRUE(Ledger::open(folder.path()));
+    ASSERT_TRUE(write_file_atomically(folder / "ledger.mark", mark));
+    EXPECT_TRUE(Ledger::open(folder));
 }
 
 TEST(Ledger, FindsAJobNumberThatWasChanged) {
     const TemporaryFolder folder;
-    { ASSERT_TRUE(Ledger::open(folder.path())->append(history(), kDay0)); }
+    { ASSERT_TRUE(Ledger::open(folder)->append(history(), kDay0)); }
     {
-        auto database = open_database(folder.path() / "ledger.db");
+        auto database = open_database(folder / "ledger.db");
         ASSERT_TRUE(execute(database->get(), "UPDATE events SET job = 3 WHERE seq = 2"));
     }
-    const auto state = Ledger::open(folder.path())->load();
+    const auto state = Ledger::open(folder)->load();
     ASSERT_FALSE(state);
     EXPECT_NE(state.error().message.find("event 2 is stored under job 3"), std::string::npos);
 }
 
 TEST(Backup, IsTheLedgerAsItWasAndComesBack) {
     const TemporaryFolder folder;
-    const auto state = folder.path() / "state";
-    const auto copy = folder.path() / "copy";
+    const auto state = folder / "state";
+    const auto copy = folder / "copy";
     {
         auto ledger = Ledger::open(state);
         ASSERT_TRUE(ledger->append(history(), kDay0));
@@ -197,57 +197,55 @@ TEST(Backup, IsTheLedgerAsItWasAndComesBack) {
 
 TEST(Ledger, ThatCannotBeOpenedForLackOfDescriptorsIsNotDamagedAndBelongsToNobodyElse) {
     const TemporaryFolder folder;
-    { ASSERT_TRUE(Ledger::open(folder.path())->append(history(), kDay0)); }
+    { ASSERT_TRUE(Ledger::open(folder)->append(history(), kDay0)); }
     rlimit before{};
     ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
     rlimit few = before;
     few.rlim_cur = 3;
     ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
-    const auto database = open_database(folder.path() / "ledger.db");
+    const auto database = open_database(folder / "ledger.db");
     ::setrlimit(RLIMIT_NOFILE, &before);
     ASSERT_FALSE(database);
     EXPECT_EQ(database.error().code, ErrorCode::Unavailable) << "a later start may succeed";
-    EXPECT_EQ(database.error().message, "cannot open " + (folder.path() / "ledger.db").string() +
+    EXPECT_EQ(database.error().message, "cannot open " + (folder / "ledger.db").string() +
                                             " or its WAL: Too many open files");
 }
 
 TEST(Ledger, ThatIsNotAFileIsToldAtOnce) {
     const TemporaryFolder folder;
-    const std::filesystem::path path = folder.path() / "ledger.db";
+    const std::filesystem::path path = folder / "ledger.db";
     std::filesystem::create_directory(path);
-    EXPECT_EQ(Ledger::open(folder.path()).error().message, path.string() + " is a directory");
-    EXPECT_EQ(back_up(folder.path(), folder.path() / "copy").error().message,
-              path.string() + " is a directory");
+    EXPECT_EQ(Ledger::open(folder).error().message, path.string() + " is a directory");
+    EXPECT_EQ(back_up(folder, folder / "copy").error().message, path.string() + " is a directory");
     std::filesystem::remove(path);
     ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
-    EXPECT_EQ(Ledger::open(folder.path()).error().message,
-              path.string() + " is not a regular file");
+    EXPECT_EQ(Ledger::open(folder).error().message, path.string() + " is not a regular file");
 }
 
 TEST(Backup, ASlashAtTheEndIsNothing) {
     const TemporaryFolder folder;
-    { ASSERT_TRUE(Ledger::open(folder.path() / "state")->append(history(), kDay0)); }
-    const auto newest = back_up(folder.path() / "state", (folder.path() / "copy").string() + "/");
+    { ASSERT_TRUE(Ledger::open(folder / "state")->append(history(), kDay0)); }
+    const auto newest = back_up(folder / "state", (folder / "copy").string() + "/");
     ASSERT_TRUE(newest) << newest.error().message;
-    EXPECT_TRUE(std::filesystem::exists(folder.path() / "copy" / "ledger.db"));
+    EXPECT_TRUE(std::filesystem::exists(folder / "copy" / "ledger.db"));
 }
 
 TEST(Backup, WhatCannotBeLookedAtIsToldInASentence) {
     const TemporaryFolder folder;
     // The name is too long, which is another error than "no such file".
     const std::filesystem::path endless = std::string(5000, 'x');
-    EXPECT_EQ(back_up(endless, folder.path() / "b").error().code, ErrorCode::NotFound);
-    { ASSERT_TRUE(Ledger::open(folder.path() / "state")->append(history(), kDay0)); }
-    EXPECT_FALSE(back_up(folder.path() / "state", folder.path() / endless));
-    EXPECT_FALSE(restore(folder.path() / endless, folder.path() / "state", 9, kDay0));
+    EXPECT_EQ(back_up(endless, folder / "b").error().code, ErrorCode::NotFound);
+    { ASSERT_TRUE(Ledger::open(folder / "state")->append(history(), kDay0)); }
+    EXPECT_FALSE(back_up(folder / "state", folder / endless));
+    EXPECT_FALSE(restore(folder / endless, folder / "state", 9, kDay0));
 }
 
 // The ledger of a killed rolld whose WAL lost its end: of six jobs, only two are known.
 struct TornLedger {
     TemporaryFolder folder;
-    std::filesystem::path state = folder.path() / "state";
+    std::filesystem::path state = folder / "state";
     TornLedger() {
-        const auto served = folder.path() / "served";
+        const auto served = folder / "served";
         auto ledger = Ledger::open(served);
         for (const core::Event& event : history()) EXPECT_TRUE(ledger->append({&event, 1}, kDay0));
         std::filesystem::create_directory(state);
@@ -267,11 +265,11 @@ TEST(Ledger, ThatIsDamagedKeepsItsWal) {
 
 TEST(Backup, IsNotMadeOfADamagedLedger) {
     const TornLedger torn;
-    const auto made = back_up(torn.state, torn.folder.path() / "copy");
+    const auto made = back_up(torn.state, torn.folder / "copy");
     ASSERT_FALSE(made);
     EXPECT_EQ(made.error().code, ErrorCode::Corrupt);
     EXPECT_NE(made.error().message.find((torn.state / "ledger.db").string()), std::string::npos);
-    EXPECT_FALSE(std::filesystem::exists(torn.folder.path() / "copy"));
+    EXPECT_FALSE(std::filesystem::exists(torn.folder / "copy"));
     EXPECT_TRUE(std::filesystem::exists(torn.state / "ledger.db-wal")) << "it is still evidence";
 }
 
@@ -292,8 +290,8 @@ TEST(Restore, StartsOverWithNumbersThatNoLostJobHad) {
 
 TEST(Backup, ThatIsDamagedIsNotRestored) {
     const TemporaryFolder folder;
-    const auto state = folder.path() / "state";
-    const auto copy = folder.path() / "copy";
+    const auto state = folder / "state";
+    const auto copy = folder / "copy";
     { ASSERT_TRUE(Ledger::open(state)->append(history(), kDay0)); }
     ASSERT_TRUE(back_up(state, copy));
     {
@@ -309,7 +307,7 @@ TEST(Backup, ThatIsDamagedIsNotRestored) {
 
 TEST(Backup, ThatIsDamagedIsNamedWhereverItsFilesAre) {
     const TornLedger torn;
-    const auto other = torn.folder.path() / "other";
+    const auto other = torn.folder / "other";
     std::filesystem::create_directory(other);
     const auto restored = restore(torn.state, other, 0, kDay0);
     ASSERT_FALSE(restored);
@@ -322,10 +320,10 @@ TEST(Backup, ThatIsDamagedIsNamedWhereverItsFilesAre) {
 // A rolld that starts in the middle of a restore fails, instead of starting with an empty queue.
 TEST(Backup, ThatIsHalfRestoredIsNoEmptyLedger) {
     const TemporaryFolder folder;
-    { ASSERT_TRUE(Ledger::open(folder.path())->append(history(), kDay0)); }
+    { ASSERT_TRUE(Ledger::open(folder)->append(history(), kDay0)); }
     for (const char* name : {"ledger.db", "ledger.db-wal", "ledger.db-shm"})
-        std::filesystem::remove(folder.path() / name);
-    const auto opened = Ledger::open(folder.path());
+        std::filesystem::remove(folder / name);
+    const auto opened = Ledger::open(folder);
     ASSERT_FALSE(opened);
     EXPECT_EQ(opened.error().code, ErrorCode::Corrupt);
 }
@@ -349,12 +347,12 @@ TEST(Forgettable, IsNotWhatBelongsToAnOpenJob) {
 // The database has the format of the first release, format 1.
 TEST(Migrations, BringAnOlderLedgerForward) {
     const TemporaryFolder folder;
-    { ASSERT_TRUE(Ledger::open(folder.path())->append(history(), kDay0)); }
+    { ASSERT_TRUE(Ledger::open(folder)->append(history(), kDay0)); }
     {
-        auto database = open_database(folder.path() / "ledger.db");
+        auto database = open_database(folder / "ledger.db");
         ASSERT_TRUE(execute(database->get(), "DROP TABLE pruned; PRAGMA user_version = 1"));
     }
-    auto ledger = Ledger::open(folder.path());
+    auto ledger = Ledger::open(folder);
     ASSERT_TRUE(ledger) << ledger.error().message;
     EXPECT_EQ(*ledger->load(), fold(history()));
     EXPECT_EQ(*ledger->prune(*ledger->load(), kDay0 + 100h, kDay0), 3u);

@@ -13,7 +13,7 @@ Command shell(const std::string& text, const std::string& input = "") {
 }
 
 TEST(Run, BringsBothOutputsAndTheStatus) {
-    const Finished done = run(shell("cat; echo bad >&2; exit 3", "a\nb\n"), seconds(20));
+    const io::Finished done = run(shell("cat; echo bad >&2; exit 3", "a\nb\n"), seconds(20));
     EXPECT_FALSE(done.timed_out);
     EXPECT_EQ(done.exit_code, 3);
     EXPECT_EQ(done.output, "a\nb\n");
@@ -22,13 +22,23 @@ TEST(Run, BringsBothOutputsAndTheStatus) {
 
 TEST(Run, CarriesMoreThanAPipeHolds) {
     const std::string big(1 << 20, 'x');
-    const Finished done = run(shell("cat", big), seconds(20));
+    const io::Finished done = run(shell("cat", big), seconds(20));
     EXPECT_EQ(done.output, big);
+}
+
+TEST(Run, AProgramThatWritesTooMuchIsEnded) {
+    const auto done =
+        io::run({.arguments = {"/bin/sh", "-c", "yes"}, .environment = {"PATH=/usr/bin:/bin"}},
+                {.deadline = seconds(20), .output_max = 1000});
+    ASSERT_TRUE(done.has_value()) << done.error().message;
+    EXPECT_EQ(done->output.size(), 1001U);
+    EXPECT_EQ(done->exit_code, 137);
+    EXPECT_FALSE(done->timed_out);
 }
 
 TEST(Run, EndsAtTheDeadlineWithAllThatItStarted) {
     const auto began = std::chrono::steady_clock::now();
-    const Finished done = run(shell("echo part; sleep 100 & sleep 100"), milliseconds(200));
+    const io::Finished done = run(shell("echo part; sleep 100 & sleep 100"), milliseconds(200));
     EXPECT_TRUE(done.timed_out);
     EXPECT_EQ(done.output, "part\n");
     EXPECT_LT(std::chrono::steady_clock::now() - began, seconds(20));
@@ -50,7 +60,7 @@ TEST(Run, ACommandHasTheUmaskThatItIsGiven) {
 }
 
 TEST(Run, AMissingProgramIsNamed) {
-    const Finished done = run({{"no-such-sbatch"}, {"PATH=/usr/bin"}, ""}, seconds(5));
+    const io::Finished done = run({{"no-such-sbatch"}, {"PATH=/usr/bin"}, ""}, seconds(5));
     EXPECT_EQ(done.exit_code, 127);
     EXPECT_NE(done.errors.find("no-such-sbatch"), std::string::npos);
 }

@@ -279,6 +279,13 @@ class Refusals(Case):
         self.refused('convert', self.root / 'mca', self.root / 'out', code=1, says='differs')
         self.refused('verify', self.root / 'mca', code=1, says='decoder.final_layernorm.weight')
 
+    def test_a_manifest_that_cannot_be_opened_is_no_sound_one(self):
+        tiny_llama(self.root / 'hf')
+        run('convert', self.root / 'hf', self.root / 'mca')
+        (self.root / 'mca/roll').mkdir()
+        (self.root / 'mca/roll/manifest.json').symlink_to('manifest.json')
+        self.refused('verify', self.root / 'mca', code=1, says='Too many levels of symbolic links')
+
     def test_an_existing_target_is_kept(self):
         tiny_llama(self.root / 'hf')
         precious = self.root / 'home'

@@ -31,6 +31,7 @@ APART = {
     'hf_experts_stacked': 'how a directory lies', 'hf_experts_transposed': 'likewise',
     'layer_types': 'a copy', 'linear_attention_freq': 'layer_types says it', 'vision_token_id': 'older transformers',
     'mtp_num_layers': 'layers that transformers does not build: the tensors that are there decide',
+    'sliding_window': {'qwen3_moe': 'use_sliding_window says it', 'default': ''},
     'kv_channels': {'deepseek_v3': 'of multi-latent attention: two widths', 'default': ''},
 }
 

@@ -174,6 +174,24 @@ TEST(Trainable, YarnHasTransformersDefaults) {
               spec::RopeScaling{});
 }
 
+TEST(Trainable, ExpertsOfBothFamilies) {
+    const spec::ModelConfig one =
+        trained("mixtral", {{"num_local_experts", 4}, {"router_aux_loss_coef", 0.5}}).value();
+    EXPECT_EQ(one.experts, 4);
+    EXPECT_EQ(one.experts_per_token, 2);
+    EXPECT_EQ(one.balance_loss, 0.5);
+    EXPECT_TRUE(one.normalizes_experts);
+    Json more{{"num_experts", 6}, {"num_experts_per_tok", 3}, {"moe_intermediate_size", 8}};
+    const spec::ModelConfig two = trained("qwen3_moe", more).value();
+    EXPECT_EQ(two.experts, 6);
+    EXPECT_EQ(two.experts_per_token, 3);
+    EXPECT_EQ(two.intermediate, 8);
+    EXPECT_EQ(two.balance_loss, 0.001);
+    EXPECT_FALSE(two.normalizes_experts);
+    more["norm_topk_prob"] = true;
+    EXPECT_TRUE(trained("qwen3_moe", more).value().normalizes_experts);
+}
+
 TEST(Trainable, WhatIsNotBuiltIsNamed) {
     const auto refusal = [](const char* model_type, const Json& extra) {
         return trained(model_type, extra).error().message;
@@ -189,8 +207,23 @@ TEST(Trainable, WhatIsNotBuiltIsNamed) {
     EXPECT_EQ(refusal("seed_oss", {{"attention_dropout", 0}}),
               "the trainer does not build models with hidden_dropout 0.1 yet; set "
               "model.residual_dropout to 0 in the job to train without dropout");
-    EXPECT_EQ(refusal("mixtral", {{"num_local_experts", 4}}),
-              "the trainer does not build models with num_moe_experts yet; Roll can only convert "
+    EXPECT_EQ(refusal("mixtral", {{"num_local_experts", 4}, {"router_jitter_noise", 0.1}}),
+              "the trainer does not build models with router_jitter_noise yet; Roll can only "
+              "convert such a model");
+    EXPECT_EQ(refusal("mixtral", {{"num_local_experts", 4}, {"num_experts_per_tok", 5}}),
+              "moe_router_topk is 5; allowed: 1 to num_moe_experts, which is 4");
+    const Json experts{
+        {"num_experts", 4}, {"num_experts_per_tok", 2}, {"moe_intermediate_size", 8}};
+    Json sparse = experts;
+    sparse["decoder_sparse_step"] = 2;
+    EXPECT_EQ(refusal("qwen3_moe", sparse),
+              "the trainer does not build layers without experts beside layers with experts yet; "
+              "Roll can only convert such a model");
+    Json shared = experts;
+    shared["shared_expert_intermediate_size"] = 8;
+    EXPECT_EQ(refusal("qwen2_moe", shared),
+              "the trainer does not build models with a tensor "
+              "decoder.layers.0.mlp.shared_experts.linear_fc1.weight yet; Roll can only convert "
               "such a model");
     EXPECT_EQ(refusal("mistral", {{"sliding_window", -3}}),
               "the config needs a whole number above 0 for the key sliding_window, not -3");

@@ -50,9 +50,9 @@ TEST(Mca, ToleratesWhatItDoesNotKnowAndRefusesWhatItCannotUse) {
 
 TEST(Mca, PrintsATrackerThatADiskHasFilledWithZeros) {
     const TemporaryFolder folder;
-    const auto tracker = folder.path() / "latest_checkpointed_iteration.txt";
+    const auto tracker = folder / "latest_checkpointed_iteration.txt";
     ASSERT_TRUE(write_file_atomically(tracker, std::string(2, '\0')));
-    EXPECT_EQ(mca_iteration_directory(folder.path()).error().message,
+    EXPECT_EQ(mca_iteration_directory(folder).error().message,
               tracker.string() + R"( says "\u0000\u0000"; it must contain the number of an )" +
                   "iteration or the word release");
 }

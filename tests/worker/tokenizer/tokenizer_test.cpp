@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/base64.hpp"
 #include "common/json.hpp"
 #include "worker/tokenizer/ids_end.hpp"
 #include "worker/tokenizer/normal_form.hpp"
@@ -129,12 +130,24 @@ TEST(Unicode, EachMaximalPartOfABrokenSequenceIsOneReplacement) {
     EXPECT_EQ(valid_prefix("\xF0\x9F\x98\x80"), 4U);
 }
 
-TEST(Composer, ComposesAndOrdersMarks) {
-    const Composer& composer = Composer::get();
-    EXPECT_EQ(composer.compose("e\xCC\x81"), "\xC3\xA9");
-    EXPECT_EQ(composer.compose("a\xCC\x81\xCC\xA3"), "\xE1\xBA\xA1\xCC\x81");
-    EXPECT_EQ(composer.compose("\xE1\x84\x80\xE1\x85\xA1\xE1\x86\xA8"), "\xEA\xB0\x81");
-    EXPECT_EQ(composer.compose("\xE2\x84\xAB"), "\xC3\x85");  // U+212B, the angstrom sign
+TEST(Unicode, HasTheCharactersOfUnicode16) {
+    const PropertyTable& table = PropertyTable::get();
+    EXPECT_EQ(table.of(U'A'), bit(Category::Lu));
+    EXPECT_EQ(table.of(U'\u1c89'), bit(Category::Lu)) << "since Unicode 16";
+    EXPECT_EQ(table.of(U'\U0002ebf0'), bit(Category::Lo)) << "since Unicode 15.1";
+    EXPECT_EQ(table.of(U'\U0001171e'), bit(Category::Mc)) << "Mn in Unicode 15";
+    EXPECT_EQ(table.of(U'\U0010fffe'), bit(Category::Cn));
+}
+
+TEST(NormalForm, ComposesAndOrdersMarks) {
+    EXPECT_EQ(composed("e\xCC\x81"), "\xC3\xA9");
+    EXPECT_EQ(composed("a\xCC\x81\xCC\xA3"), "\xE1\xBA\xA1\xCC\x81");
+    EXPECT_EQ(composed("\xE1\x84\x80\xE1\x85\xA1\xE1\x86\xA8"), "\xEA\xB0\x81");
+    EXPECT_EQ(composed("\xE2\x84\xAB"), "\xC3\x85");  // U+212B, the angstrom sign
+    // characters that Unicode 9 does not have are not put in order, and the syllable keeps U+11A7
+    EXPECT_EQ(composed("a\u0301\u08d3"), "\u00e1\u08d3");
+    EXPECT_EQ(composed("a\u0316\u08d3\u0301"), "a\u0316\u08d3\u0301");
+    EXPECT_EQ(composed("\ud034\u11a7e\u0301"), "\ud034\u11a7\u00e9");
 }
 
 TEST(Tokenizer, MergesByRankFusesUnknownsAndStripsAfterTokens) {
@@ -271,21 +284,6 @@ std::string charsmap_of_one_letter() {
     put(static_cast<std::uint32_t>(4 * units.size()));
     for (const std::uint32_t unit : units) put(unit);
     return bytes + std::string("bc\0", 3);
-}
-
-std::string to_base64(const std::string& bytes) {
-    constexpr std::string_view kDigits =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    std::string text;
-    for (std::size_t bit = 0; bit < 8 * bytes.size(); bit += 6) {
-        unsigned digit = 0;
-        for (std::size_t i = bit; i < bit + 6; ++i) {
-            const bool on = i < 8 * bytes.size() && (bytes[i / 8] >> (7 - i % 8) & 1);
-            digit = digit << 1 | static_cast<unsigned>(on);
-        }
-        text += kDigits[digit];
-    }
-    return text;
 }
 
 TEST(Precompiled, ReplacesCharactersAndKeepsTheRest) {

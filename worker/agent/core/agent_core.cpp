@@ -261,7 +261,8 @@ void AgentCore::check_clock(Attempt& attempt, Instant now) {
 // Stops an attempt that hangs. This counts as an infra failure, because the cause is not known.
 void AgentCore::check_steps(Attempt& attempt, Instant now) {
     if (attempt.stop || attempt.verdict || attempt.kill_sent || attempt.gone) return;
-    // Only rank 0 reports activity before the first step, so only the first node can judge.
+    // Before the first step, only rank 0 reports activity, so only the first node can tell whether
+    // the attempt hangs.
     if (attempt.order.node_rank != 0 && !has_stepped(attempt.steps)) return;
     std::string reason = hang_reason(attempt.steps, attempt.hang, attempt.alive, now);
     if (reason.empty()) return;

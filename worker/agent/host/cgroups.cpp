@@ -8,6 +8,7 @@
 
 #include "common/files.hpp"
 #include "common/number.hpp"
+#include "common/split.hpp"
 
 namespace roll::agent {
 namespace {
@@ -16,10 +17,8 @@ namespace fs = std::filesystem;
 
 // Returns whether `list`, whose items are separated by commas, contains `item`.
 bool lists(const std::string& list, std::string_view item) {
-    std::istringstream items(list);
-    for (std::string one; std::getline(items, one, ',');)
-        if (one == item) return true;
-    return false;
+    const auto items = split_at(list, ',');
+    return std::ranges::find(items, item) != items.end();
 }
 
 // Returns the path of this process's cgroup in a hierarchy: the v1 hierarchy of `controller`, or

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <fstream>
 #include <numeric>
-#include <sstream>
 #include <tuple>
 
 #include "common/number.hpp"
+#include "common/split.hpp"
 #include "worker/agent/host/pilot.hpp"
 
 namespace roll::agent {
@@ -34,8 +34,7 @@ int numa_of(const std::filesystem::path& cpu) {
 
 std::vector<int> parse_cpu_list(std::string_view text) {
     std::vector<int> ids;
-    std::istringstream items{std::string(text)};
-    for (std::string item; std::getline(items, item, ',');) {
+    for (const std::string& item : split_at(text, ',')) {
         const std::size_t dash = item.find('-');
         const auto first = parse_number<int>(item.substr(0, dash));
         const auto last =

@@ -4,18 +4,10 @@
 #include <array>
 #include <cctype>
 
+#include "common/split.hpp"
+
 namespace roll::agent {
 namespace {
-
-std::vector<std::string> split(std::string_view text) {
-    std::vector<std::string> parts;
-    while (!text.empty()) {
-        const std::size_t end = std::min(text.find(','), text.size());
-        parts.emplace_back(text.substr(0, end));
-        text.remove_prefix(std::min(end + 1, text.size()));
-    }
-    return parts;
-}
 
 // Returns whether CUDA accepts this entry of CUDA_VISIBLE_DEVICES: "3", "GPU-5a..." or "MIG-...".
 // CUDA ignores the first entry that has another form ("-1", "NoDevFiles") and all entries after it.
@@ -44,7 +36,7 @@ std::optional<std::vector<std::string>> given_gpus(const std::vector<std::string
                                                           "SLURM_JOB_GPUS"};
     for (const char* name : kNames) {
         if (!has(environment, name)) continue;
-        std::vector<std::string> gpus = split(value_of(environment, name));
+        std::vector<std::string> gpus = split_at(value_of(environment, name), ',');
         gpus.erase(std::ranges::find_if_not(gpus, is_device), gpus.end());
         return gpus;
     }

@@ -32,7 +32,8 @@ io::Descriptor open_to_append(const std::string& file) {
 tl::unexpected<Error> refuse(const char* what, const std::string& file) {
     const int number = errno;
     ErrorCode code = ErrorCode::Refused;
-    if (number == ENOTDIR || number == ENAMETOOLONG) code = ErrorCode::InvalidArgument;
+    if (number == ENOTDIR || number == EISDIR || number == ENAMETOOLONG)
+        code = ErrorCode::InvalidArgument;
     if (number == EIO || number == ESTALE || number == ENOTCONN) code = ErrorCode::Unavailable;
     return fail(code, std::string("cannot ") + what + " log " + file + ": " +
                           std::generic_category().message(number));
@@ -87,6 +88,12 @@ Result<io::Descriptor> open_log(const std::string& file) {
     }
     if (!log) return refuse("open", file);
     return log;
+}
+
+Result<void> check_log(const std::string& file) {
+    std::error_code error;
+    if (!std::filesystem::is_fifo(file, error)) ROLL_TRY_VOID(open_log(file));
+    return {};
 }
 
 Result<void> link_log(const std::string& link, const std::string& log) {

@@ -26,6 +26,10 @@ bool cap_log(const std::string& file, std::int64_t bytes_max);
 // full or read-only, or if permission or quota is missing.
 Result<io::Descriptor> open_log(const std::string& file);
 
+// Fails as open_log() does. Does not open a FIFO: without a reader, opening it would wait, and a
+// reader would take the close for the end of the output.
+Result<void> check_log(const std::string& file);
+
 // Makes the link `link` to a log, and the directories of the link. Does not change an existing
 // link.
 Result<void> link_log(const std::string& link, const std::string& log);

@@ -152,7 +152,8 @@ std::vector<std::string> shell_words(const CommandDocument& document, bool forwa
     const std::string cleanup =
         cleans ? "(trap : TERM\n(exit \"$roll_status\")\n" + document.cleanup + "\n) || :\n" : "";
     // If the command does not start, the shell sends the reason to roll-worker, as a program does
-    // (protocol::Failed). In some containers, the descriptor for reports does not exist.
+    // (protocol::Failed). In some containers, the descriptor for reports does not exist; the shell
+    // then sends nothing.
     text +=
         "roll_end() {\nroll_status=$?\n"
         "[ -n \"$roll_ready\" ] || {\nroll_why=\"" +

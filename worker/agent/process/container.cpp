@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "common/io/process.hpp"
+#include "common/split.hpp"
 
 namespace roll::agent {
 namespace {
@@ -122,13 +123,6 @@ void keep_runtime_apart(std::vector<std::string>& variables) {
     std::erase_if(variables, [](const std::string& variable) {
         return configures_runtime(variable.substr(0, variable.find('=')));
     });
-}
-
-// Quotes a text for sh.
-std::string quoted(const std::string& text) {
-    std::string result = "'";
-    for (const char c : text) result += c == '\'' ? "'\\''" : std::string(1, c);
-    return result + "'";
 }
 
 // Returns a command that removes containers by running `words`. The command runs `words` again if
@@ -290,8 +284,8 @@ std::vector<std::string> runtime_variables(const std::vector<std::string>& envir
 std::string removal_line(const Words& remove, const std::vector<std::string>& environment) {
     std::string line = "env -i";
     for (const std::string& variable : runtime_variables(environment))
-        if (variable.find('\n') == std::string::npos) line += " " + quoted(variable);
-    for (const std::string& word : remove) line += " " + quoted(word);
+        if (variable.find('\n') == std::string::npos) line += " " + shell_quoted(variable);
+    for (const std::string& word : remove) line += " " + shell_quoted(word);
     return line + "\n";
 }
 
@@ -314,8 +308,7 @@ std::string runtime_of(const Container& container, const LaunchSite& site) {
 
 std::map<std::string, std::string> find_runtimes(const std::string& path) {
     std::map<std::string, std::string> found;
-    std::istringstream directories(path);
-    for (std::string directory; std::getline(directories, directory, ':');) {
+    for (const std::string& directory : split_at(path, ':')) {
         for (const char* name : kRuntimes) {
             const std::filesystem::path file = std::filesystem::path(directory) / name;
             if (file.is_absolute() && ::access(file.c_str(), X_OK) == 0)

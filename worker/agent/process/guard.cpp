@@ -67,18 +67,26 @@ Result<io::Descriptor> Guard::output_of(const std::string& log, bool own) {
     return pipes_.back()->take_input();
 }
 
+// A pipe's log is opened at the first output. A log that the job names is opened here, so that a
+// job whose output cannot be kept does not start. Reads the orders that have arrived meanwhile,
+// because a network volume may take long.
+Result<void> Guard::check_logs(const GuardPlan& plan) {
+    for (const Program& program : plan.programs) {
+        if (!program.error_log.empty()) ROLL_TRY_VOID(check_log(program.error_log));
+        if (program.link.empty()) continue;
+        ROLL_TRY_VOID(check_log(program.log));
+        ROLL_TRY_VOID(link_log(program.link, program.log));
+    }
+    pollfd polled{kGuardSocket, POLLIN, 0};
+    if (::poll(&polled, 1, 0) > 0) read_orders();
+    return {};
+}
+
 Result<pid_t> Guard::start_program(const Program& program, std::size_t index, bool own) {
     ROLL_TRY(const io::Descriptor log, output_of(program.log, own));
     io::Descriptor error;
     if (!program.error_log.empty()) {
         ROLL_TRY(error, output_of(program.error_log, own));
-    }
-    // A pipe's log is opened at the first output. A log that the job names is opened here, so that
-    // a job whose output cannot be kept does not start.
-    if (!program.error_log.empty()) ROLL_TRY_VOID(open_log(program.error_log));
-    if (!program.link.empty()) {
-        ROLL_TRY_VOID(open_log(program.log));
-        ROLL_TRY_VOID(link_log(program.link, program.log));
     }
     io::Spawn spawn = spawn_of(program, group_, procs_);
     spawn.descriptors = {{passed_[2 * index].get(), STDIN_FILENO},
@@ -157,13 +165,17 @@ void Guard::advance(const GuardPlan& plan) {
             plan.checks[checked_],
             "took longer than " + std::to_string(plan.checks[checked_].timeout_seconds) + " s");
     if (check_ > 0 || killing_) return;
+    const bool checks = checked_ < plan.checks.size();
+    const auto met = checks ? Result<bool>(true) : meeting_.met();
+    if (!met) return fail_with(met.error(), true);
+    if (*met && !checks)
+        if (const auto kept = check_logs(plan); !kept) return fail_preparing(kept.error());
+    if (killing_) return;
     if (boot_now() >= leash_.lease_ends())
         return fail_with(
             {ErrorCode::Failed, "contact with rolld was lost before the programs could start"},
             true);
-    const bool checks = checked_ < plan.checks.size();
-    if (const auto met = checks ? Result<bool>(true) : meeting_.met(); !met || !*met)
-        return met ? void() : fail_with(met.error(), true);
+    if (!*met) return;
     const auto begun = checks ? start_check(plan.checks[checked_]) : start(plan);
     started_ = !checks;
     if (!begun) fail_with(begun.error(), checks ? plan.checks[checked_].site : plan.own_programs);

@@ -41,6 +41,7 @@ class Guard {
     Result<void> prepare(const GuardPlan& plan);
     void await_gpus(const GuardPlan& plan);
     Result<void> start(const GuardPlan& plan);
+    Result<void> check_logs(const GuardPlan& plan);
     Result<pid_t> start_program(const Program& program, std::size_t index, bool own);
     Result<io::Descriptor> output_of(const std::string& log, bool own);
     Result<void> start_check(const NodeCheck& check);

@@ -15,9 +15,9 @@ namespace roll::agent {
 namespace {
 
 constexpr Millis kBetweenLooks{1000};
-// A rate of 10 GB/s. If a cgroup enforces the limit, the time between two looks (measurements) is
-// the limit divided by this rate. A program that fills memory at 5 GB/s therefore fills at most
-// half of its limit between two looks.
+// A rate of 10 GB/s. If a cgroup enforces the limit, the time between two measurements is the limit
+// divided by this rate. A program that fills memory at 5 GB/s therefore fills at most half of its
+// limit between two measurements.
 constexpr std::int64_t kBytesPerMilli = 10'000'000;
 constexpr std::int64_t kMillisLeast = 5;
 constexpr std::int64_t kMillisMost = 100;
@@ -93,8 +93,8 @@ std::optional<std::string> MemoryWatch::look(Instant now) {
         return reason(used);
     }
     if (now - looked_ < interval()) return std::nullopt;
-    // If the kernel enforces the limit, a look serves only to find the peak and, near the limit,
-    // the name of the largest process.
+    // If the kernel enforces the limit, a measurement serves only to find the peak and, near the
+    // limit, the name of the largest process.
     const bool enforced = !limit_.cgroup.empty();
     const bool calm = enforced && used_memory(limit_.cgroup) < limit_.bytes / 2;
     if (calm && now - looked_ < kBetweenLooks) return std::nullopt;
@@ -118,8 +118,8 @@ void MemoryWatch::note_ended(pid_t pid, std::int64_t peak, const std::string& na
 }
 
 std::string MemoryWatch::reason(std::int64_t used) const {
-    // If the killed process is much larger than the largest process of the last look, the killed
-    // process has grown since that look.
+    // If the killed process is much larger than the largest process of the last measurement, the
+    // killed process has grown since that measurement.
     const bool unseen = killed_.bytes / 4 > largest_.bytes;
     const Process& process = unseen ? killed_ : largest_;
     const std::string limit = spec::size_text(limit_.bytes);
@@ -128,8 +128,8 @@ std::string MemoryWatch::reason(std::int64_t used) const {
     const auto unit = limit.substr(limit.find(' '));
     if (text.ends_with(unit)) text.resize(text.size() - unit.size());
     text = fmt::format("out of memory: used {} of {}", text, limit);
-    // If the largest known process is small, name none: no look has seen the process that used the
-    // memory.
+    // If the largest known process is small, name none: no measurement has seen the process that
+    // used the memory.
     if (process.bytes < used / 8) return text;
     return text + fmt::format(" ({}, pid {})", process.name, process.pid);
 }

@@ -27,7 +27,7 @@ class MemoryWatch {
         : ancestor_(ancestor),
           limit_(std::move(limit)) {}
 
-    // Returns the longest time until the next look (measurement).
+    // Returns the longest time that the caller may wait before it calls look() again.
     Millis interval() const;
 
     // Measures the memory if a measurement is due. If the attempt has used more than its limit,
@@ -41,11 +41,11 @@ class MemoryWatch {
     // this signal), else empty.
     void note_ended(pid_t pid, std::int64_t peak, const std::string& name);
 
-    // Returns the memory of all processes in bytes, as of the last look.
+    // Returns the memory of all processes in bytes at the last measurement.
     std::int64_t used() const { return used_; }
 
-    // Returns the peak memory in bytes. This is the highest sum over all processes at a look, or
-    // the peak of a single process if that is higher.
+    // Returns the peak memory in bytes. This is the highest sum over all processes at a
+    // measurement, or the peak of a single process if that is higher.
     std::int64_t peak() const { return peak_; }
 
   private:
@@ -68,7 +68,7 @@ class MemoryWatch {
     // Number of bytes by which the sum of resident memory was too large at the last exact
     // measurement. The sum counts a shared page once for each process.
     std::int64_t shared_ = 0;
-    Process largest_{};  // largest process at the last look
+    Process largest_{};  // largest process at the last measurement
     Process killed_{};   // the largest process that SIGKILL has ended
 };
 

@@ -163,18 +163,13 @@ void RunDirectory::read_line(const std::string& line) {
     }
 }
 
-// Reads the journal. Also reads the files of an older version of roll-worker: that version wrote
-// one file per attempt.
+// Reads the journal.
 void RunDirectory::read_all() {
     std::istringstream lines(read_file(journal()).value_or(""));
     for (std::string line; std::getline(lines, line);) read_line(line);
-    std::error_code error;
-    for (const auto& file : std::filesystem::directory_iterator(path_, error))
-        if (file.path().extension() == ".json") read_line(read_file(file.path()).value_or(""));
 }
 
-// Replaces the journal by the records that are still needed, then deletes the files of the older
-// version.
+// Replaces the journal by the records that are still needed.
 Result<void> RunDirectory::rewrite() {
     std::string lines;
     for (const auto& [key, record] : records_) lines += encode(record);
@@ -183,9 +178,6 @@ Result<void> RunDirectory::rewrite() {
     if (!file_) return fail(ErrorCode::Failed, "cannot open " + journal().string());
     bytes_ = static_cast<std::int64_t>(lines.size());
     forgotten_.clear();
-    std::error_code error;
-    for (const auto& file : std::filesystem::directory_iterator(path_, error))
-        if (file.path().extension() == ".json") std::filesystem::remove(file.path(), error);
     return {};
 }
 

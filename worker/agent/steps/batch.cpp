@@ -155,7 +155,8 @@ class StepServer {
             for (const auto& one : tasks_.reap()) tell_exit(one.step, one.task, one.status);
             const timespec wait{0, 50'000'000};
             const int number = ::sigtimedwait(&signals, nullptr, &wait);
-            stopping_ |= number == SIGTERM;  // the tasks get SIGTERM from their srun
+            // Do not pass SIGTERM on to the tasks, because the srun of each step does so.
+            stopping_ |= number == SIGTERM;
             if (stopping_ && tasks_.none()) return 0;
             pass_signals();
         }

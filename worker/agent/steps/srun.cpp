@@ -13,6 +13,7 @@
 
 #include "common/files.hpp"
 #include "common/io/process.hpp"
+#include "common/split.hpp"
 #include "worker/agent/steps/srun_options.hpp"
 #include "worker/agent/steps/task.hpp"
 
@@ -32,20 +33,11 @@ int number_in(const std::vector<std::string>& environment, const char* name) {
     return std::atoi(value_in(environment, name).c_str());
 }
 
-std::vector<std::string> split_names(const std::string& text) {
-    std::vector<std::string> parts;
-    std::string rest = text + ",";
-    for (std::size_t comma = 0; (comma = rest.find(',')) != std::string::npos;
-         rest.erase(0, comma + 1))
-        if (comma > 0) parts.push_back(rest.substr(0, comma));
-    return parts;
-}
-
 // Returns the environment of the step's tasks. `names` is the value of --export: ALL, NONE, or
 // names with or without values. Slurm's and Roll's variables are always passed on.
 std::vector<std::string> exported(const std::vector<std::string>& environment,
                                   const std::string& names) {
-    const auto words = split_names(names);
+    const auto words = words_at(names, ',');
     const auto has = [&](const std::string& word) {
         return std::ranges::find(words, word) != words.end();
     };
@@ -286,7 +278,7 @@ int run_srun(int argc, char** argv) {
         return complain(
             "srun: only the batch script itself can start steps; this process is not the batch "
             "script");
-    StepSite site{split_names(value_in(environment, "SLURM_JOB_NODELIST")),
+    StepSite site{words_at(value_in(environment, "SLURM_JOB_NODELIST"), ','),
                   number_in(environment, "SLURM_NTASKS"),
                   number_in(environment, "SLURM_NTASKS_PER_NODE")};
     auto step = plan_step(*options, site);
@@ -298,7 +290,7 @@ int run_srun(int argc, char** argv) {
     step->directory = options->directory.empty() ? std::filesystem::current_path(error).string()
                                                  : options->directory;
     environment = exported(environment, options->export_names);
-    step->environment = without(environment, split_names(value_in(environment, "ROLL_SECRETS")));
+    step->environment = without(environment, words_at(value_in(environment, "ROLL_SECRETS"), ','));
     set_outputs(*options, *step, environment);
     return StepRun(folder, *std::move(step), *options, std::move(environment)).run();
 }

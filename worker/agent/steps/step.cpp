@@ -8,6 +8,13 @@
 #include "common/json.hpp"
 
 namespace roll::agent {
+
+// Each list of members serves to write and to read the type. The container of a step is apart,
+// because it may be missing.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Task, number, node, local, output, error)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Step, number, words, environment, directory, nodes, job_nodes,
+                                   tasks)
+
 namespace {
 
 std::string name_of(const std::string& variable) { return variable.substr(0, variable.find('=')); }
@@ -16,49 +23,6 @@ std::string join(const std::vector<std::string>& words) {
     std::string text;
     for (const std::string& word : words) text += (text.empty() ? "" : ",") + word;
     return text;
-}
-
-Json json_of(const Step& step) {
-    Json tasks = Json::array();
-    for (const Task& task : step.tasks)
-        tasks.push_back({{"number", task.number},
-                         {"node", task.node},
-                         {"local", task.local},
-                         {"output", task.output},
-                         {"error", task.error}});
-    return {{"number", step.number},
-            {"container", step.container ? json_of(*step.container) : Json()},
-            {"words", step.words},
-            {"environment", step.environment},
-            {"directory", step.directory},
-            {"nodes", step.nodes},
-            {"job_nodes", step.job_nodes},
-            {"tasks", tasks}};
-}
-
-Result<Step> step_of(const Json& json) {
-    JsonReader r(json, "step");
-    Step step;
-    step.number = r.get<int>("number");
-    step.words = r.get<std::vector<std::string>>("words");
-    step.environment = r.get<std::vector<std::string>>("environment");
-    step.directory = r.get<std::string>("directory");
-    step.nodes = r.get<std::vector<std::string>>("nodes");
-    step.job_nodes = r.get<std::vector<int>>("job_nodes");
-    const Json tasks = r.raw("tasks");
-    const Json container = r.raw("container");
-    ROLL_TRY_VOID(r.finish_lenient());
-    for (const Json& one : tasks) {
-        JsonReader t(one, "task");
-        Task task{t.get<int>("number"), t.get<int>("node"), t.get<int>("local"),
-                  t.get<std::string>("output"), t.get<std::string>("error")};
-        ROLL_TRY_VOID(t.finish_lenient());
-        step.tasks.push_back(std::move(task));
-    }
-    if (!container.is_null()) {
-        ROLL_TRY(step.container, read_container(container));
-    }
-    return step;
 }
 
 }  // namespace
@@ -164,9 +128,11 @@ std::string step_signal_file(const std::string& folder, int step) {
 }
 
 Result<void> write_step(const std::string& folder, const Step& step) {
+    Json json = step;
+    json["container"] = step.container ? json_of(*step.container) : Json();
     const mode_t before = ::umask(077);  // the environment may contain private values
-    const auto written = write_file_atomically(step_folder(folder, step.number) + "/step.json",
-                                               json_of(step).dump());
+    const auto written =
+        write_file_atomically(step_folder(folder, step.number) + "/step.json", json.dump());
     ::umask(before);
     return written;
 }
@@ -176,8 +142,16 @@ Result<std::optional<Step>> read_step(const std::string& folder, int number) {
     if (!text && text.error().code == ErrorCode::NotFound) return std::nullopt;
     if (!text) return tl::unexpected(text.error());
     ROLL_TRY(const Json json, parse_json(*text));
-    ROLL_TRY(Step step, step_of(json));
-    return step;
+    try {
+        auto step = json.get<Step>();
+        const Json& container = json.at("container");
+        if (!container.is_null()) {
+            ROLL_TRY(step.container, read_container(container));
+        }
+        return step;
+    } catch (const Json::exception& error) {
+        return fail(ErrorCode::Corrupt, std::string("step: ") + error.what());
+    }
 }
 
 }  // namespace roll::agent

@@ -251,6 +251,7 @@ Result<Source> open_base(const fs::path& base_directory, const fs::path& config,
 }
 
 Result<formats::Adapter> open_adapter(const AdapterPlace& place, const Source& base) {
+    ROLL_TRY_VOID(check_matrices(place));
     if (place.native) return read_native_adapter(place.directory, base);
     ROLL_TRY(Adapter adapter, formats::read_adapter(place.directory));
     if (!base.native.empty()) ROLL_TRY_VOID(split_experts(adapter, base));

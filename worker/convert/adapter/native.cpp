@@ -70,11 +70,6 @@ class NativeReader {
         std::error_code error;
         const bool own = fs::is_regular_file(directory_ / "mca_config.json", error);
         const fs::path model = own ? directory_ : directory_.parent_path();
-        if (!own && !fs::exists(model / "mca_config.json", error))
-            return fail(ErrorCode::NotFound,
-                        directory_.string() +
-                            " contains adapter_config.json, but none of adapter_model.safetensors, "
-                            "adapter_model.bin and mca_config.json; copy the adapter again");
         ROLL_TRY(config_, formats::read_mca_config(model));
         if (const auto distributed = dist_directory(directory_)) {
             ROLL_TRY(const formats::DcpMetadata metadata, formats::read_dcp_metadata(*distributed));

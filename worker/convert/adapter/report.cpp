@@ -12,6 +12,7 @@ Result<std::vector<OpenedAdapter>> open_adapters(const std::filesystem::path& di
                                                  const families::Families& families) {
     std::vector<OpenedAdapter> opened;
     for (const AdapterPlace& place : find_adapters(directory)) {
+        ROLL_TRY_VOID(check_matrices(place));
         auto base = open_base({}, config, directory, families);
         if (!base && place.native) return tl::unexpected(base.error());
         ROLL_TRY(formats::Adapter adapter, open_adapter(place, base ? *base : Source()));

@@ -140,6 +140,7 @@ Result<Report> convert_adapters(const Input& input, const Output& output, const 
         return fail(ErrorCode::NotFound,
                     adapters.string() +
                         " contains no adapter_config.json; give the directory of an adapter");
+    for (const AdapterPlace& place : places) ROLL_TRY_VOID(check_matrices(place));
     const fs::path given = input.adapter_source.empty() ? fs::path() : input.source;
     ROLL_TRY(const Source base, open_base(given, input.config, adapters, families));
     const Format from = places.front().native ? Format::Mca : Format::Peft;

@@ -76,9 +76,12 @@ roll::Result<std::filesystem::path> one_that_verifies(
 }
 
 // Checks a directory against its manifest if it has a manifest. Only training runs write manifests.
+// A manifest that cannot be opened, for example a link to itself, fails the check.
 roll::Result<void> check_manifest(const std::filesystem::path& directory) {
     std::error_code error;
-    if (!std::filesystem::exists(directory / roll::checkpoint::kManifestFile, error)) return {};
+    const auto status =
+        std::filesystem::symlink_status(directory / roll::checkpoint::kManifestFile, error);
+    if (status.type() == std::filesystem::file_type::not_found) return {};
     ROLL_TRY_VOID(roll::checkpoint::verify(directory));
     return {};
 }
@@ -98,7 +101,7 @@ int run(int argc, char** argv) {
     roll::convert::Environment environment;
     environment.hooks.stopped = stop_is_pending;
     environment.check_manifest = check_manifest;
-    return roll::convert::run_command(*command, environment);
+    return roll::check_output("roll-convert", roll::convert::run_command(*command, environment));
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <set>
 
+#include "common/files.hpp"
+
 namespace roll::convert {
 namespace {
 
@@ -31,6 +33,17 @@ std::vector<AdapterPlace> find_adapters(const fs::path& directory) {
     for (const fs::path& folder : folders)
         places.push_back(place_of(folder, folder.filename().string()));
     return places;
+}
+
+Result<void> check_matrices(const AdapterPlace& place) {
+    const fs::path& directory = place.directory;
+    if (!place.native || path_exists(directory / "mca_config.json") ||
+        path_exists(directory.parent_path() / "mca_config.json"))
+        return {};
+    return fail(ErrorCode::NotFound,
+                directory.string() +
+                    " contains adapter_config.json, but none of adapter_model.safetensors, "
+                    "adapter_model.bin and mca_config.json; copy the adapter again");
 }
 
 }  // namespace roll::convert

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "common/error.hpp"
+
 namespace roll::convert {
 
 struct AdapterPlace {
@@ -16,5 +18,8 @@ struct AdapterPlace {
 // Returns the adapters in `directory` and in its direct subfolders. An adapter is recognized by its
 // adapter_config.json. Returns an empty list if there are no adapters.
 std::vector<AdapterPlace> find_adapters(const std::filesystem::path& directory);
+
+// Fails with NotFound if the files with the adapter's matrices are missing.
+Result<void> check_matrices(const AdapterPlace& place);
 
 }  // namespace roll::convert

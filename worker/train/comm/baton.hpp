@@ -1,7 +1,8 @@
 // Lets several threads run one at a time: only the thread that has the baton runs. To pass on the
 // baton, a thread gives the condition for which it waits. The next thread is drawn at random among
-// the threads whose condition is true. The random numbers depend only on the seed. Therefore, a run
-// can be repeated exactly from its seed, and a deadlock is found immediately.
+// the threads whose condition is true. The random numbers depend only on the seed, so a run can be
+// repeated exactly from its seed. If no condition is true, there is a deadlock, and it is
+// found immediately.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,7 @@ class Turn {
     Turn& operator=(const Turn&) = delete;
     void give() { ::sem_post(&semaphore_); }
     void await() {
-        while (::sem_wait(&semaphore_) != 0) {}  // a signal can interrupt sem_wait()
+        while (::sem_wait(&semaphore_) != 0) {}  // try again if a signal interrupted sem_wait()
     }
 
   private:
@@ -60,8 +61,8 @@ class Baton {
     struct Thread {
         Turn turn;
         bool left = false;
-        // the arguments of pass() while the thread is in pass(); null: the thread waits for its
-        // start
+        // the arguments of the pass() call in which the thread waits; null: the thread waits for
+        // its start
         const std::function<std::string()>* what = nullptr;
         const std::function<bool()>* is_ready = nullptr;
     };

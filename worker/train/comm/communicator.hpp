@@ -41,8 +41,8 @@ struct Transfer {
     int peer = -1;  // root of a broadcast, or the other rank of a send or a receive
 
     bool is_collective() const { return kind < Kind::Send; }
-    // Returns the output of a receive, and the input of any other operation. All ranks must pass a
-    // tensor of the same size.
+    // Returns the output of a receive, and the input of any other operation. This tensor has the
+    // same size on all ranks of the operation.
     const at::Tensor& payload() const { return in.defined() ? in : out; }
 };
 

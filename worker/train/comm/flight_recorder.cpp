@@ -14,8 +14,8 @@ using Clock = std::chrono::steady_clock;
 // A rank counts as not responding if it publishes nothing during this number of periods.
 constexpr std::int64_t kLookPeriods = 3;
 
-// Longest time that explain() blocks, in addition to ten publishing periods. Without a limit,
-// explain() would block forever if the store does not respond.
+// explain() blocks for at most this time plus ten publishing periods. Without a limit, it would
+// block forever if the store does not respond.
 constexpr std::chrono::seconds kExplainingMax{60};
 
 // Returns the name of the sequence in which a transfer is numbered. All collectives of a group form
@@ -187,8 +187,8 @@ void FlightRecorder::run() {
 }
 
 // Reads rank 0's text while rank 0 still responds, and keeps this text. Rank 0 serves the board, so
-// nothing can be read from the board after rank 0 has stopped. A read then takes long, so a failed
-// read is not repeated.
+// nothing can be read from the board after rank 0 has stopped. A failed read takes long. Therefore,
+// if a text is kept, the first failed read is the last one.
 void FlightRecorder::keep_first() {
     if (!keeps_) return;
     if (auto text = board_.get(key_of(0)))

@@ -47,8 +47,8 @@ auto reaching_peers(const std::string& what, const Call& call) {
 
 using Work = c10::intrusive_ptr<c10d::Work>;
 
-// Tags of the messages of an all-gather and of a reduce-scatter. The tags of sends are sites, so
-// they differ from these two tags.
+// Tags of the messages of an all-gather and of a reduce-scatter. The tag of any other message is a
+// Site, which is a smaller number, so the messages are not confused.
 constexpr int kGatherTag = 1000, kScatterTag = 1001;
 
 // Keeps the tensors of each send until the send is complete. c10d reports the completion of a send
@@ -92,7 +92,7 @@ class Sends {
         }
     }
 
-    // Waits without a limit. If the peer does not receive, the training thread reports that.
+    // Waits without a limit. The waits of the training thread have a limit, and report a lost peer.
     static bool is_sent(c10d::Work& work) {
         try {
             return work.wait(std::chrono::hours(24 * 365));
@@ -187,7 +187,7 @@ class GlooCommunicator final : public Communicator {
     }
 
     // Each rank sends each part of its input to the part's owner. Do not use LibTorch's
-    // reduce-scatter over Gloo, because this function does a whole all-reduce.
+    // reduce-scatter over Gloo: it does an all-reduce of the whole input.
     void start_scatter(Running& running) {
         const at::Tensor parts = running.transfer.in.view({size_, -1});
         const TensorUseScope exchange(TensorUse::Exchange);

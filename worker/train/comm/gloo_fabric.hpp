@@ -39,7 +39,7 @@ Result<StoreAddress> await_rendezvous(const std::filesystem::path& file, const s
 struct FabricOptions {
     std::filesystem::path rendezvous_file;
     std::string nonce;  // identifies the attempt in the rendezvous file
-    // prefix of every key in the store, made from the job and the token
+    // prefix of every key in the store, made from the job's number and the attempt's token
     std::string prefix;
     int rank = 0;                    // this rank's number among all ranks of the attempt
     std::string host = "127.0.0.1";  // address at which other ranks reach this machine

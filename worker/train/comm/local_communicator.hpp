@@ -50,7 +50,7 @@ class LocalGroup {
         int missing = 0;
         int unread = 0;     // number of ranks that have not yet waited for the result
         at::Tensor result;  // defined once all ranks have arrived
-        at::Tensor before;  // result of the last collective with the same Site and size
+        at::Tensor before;  // result of the previous collective with the same Site and size
     };
     struct Message {
         Transfer sent;
@@ -77,6 +77,7 @@ class LocalGroup {
     std::vector<int> ranks_;      // each rank's number in the fabric; empty without a baton
     bool rendezvous_ = false;     // true: a send waits until its receive is issued
     std::vector<Plant> plants_;
+    std::function<void()> on_plant_;
     // key: site and size; value: the result of the last collective with this key
     std::map<std::pair<Site, std::int64_t>, at::Tensor> last_;
 };

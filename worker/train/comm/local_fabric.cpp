@@ -25,6 +25,7 @@ std::unique_ptr<Communicator> LocalFabric::group(const std::string& name,
     group.baton_ = &baton_;
     group.rendezvous_ = options_.rendezvous;
     group.plants_ = options_.plants;
+    group.on_plant_ = options_.on_plant;
     return std::make_unique<LocalCommunicator>(group, static_cast<int>(place - ranks.begin()));
 }
 

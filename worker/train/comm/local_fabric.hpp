@@ -18,6 +18,7 @@ struct LocalOptions {
     std::uint64_t seed = 0;   // seed that decides the order in which the ranks run
     bool rendezvous = false;  // true: a send blocks its rank until the receive is issued
     std::vector<Plant> plants = {};
+    std::function<void()> on_plant = [] {};  // is called for each transfer that a plant changes
 };
 
 class LocalFabric {

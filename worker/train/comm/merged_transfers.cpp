@@ -11,8 +11,8 @@
 namespace roll::train {
 namespace {
 
-// Maximum number of rows of the table for one sequence. Without this limit, a rank that is far
-// behind would add a row for each transfer that it has not issued.
+// Maximum number of rows per sequence for transfers that some ranks have not issued. Without this
+// limit, a rank that is far behind would add a row for each transfer that it has not issued.
 constexpr std::int64_t kRowsMost = 16;
 
 struct Sequence {
@@ -27,8 +27,8 @@ struct Sequence {
 using GroupKey = std::pair<std::string, int>;
 
 struct Group {
-    // key: a rank's number in the group; value: its number in the job. Only ranks whose text is
-    // known.
+    // key: a rank's number in the group; value: its number in the job. Ranks whose text is not
+    // known are left out.
     std::map<int, int> ranks;
     std::map<std::string, Sequence> sequences;
 };

@@ -38,7 +38,7 @@ enum class Phase : std::uint8_t {
 inline constexpr std::array kPhaseNames = {"data",   "forward",   "backward", "optimizer",
                                            "tp",     "cp",        "pp",       "dp",
                                            "bubble", "agreement", "save",     "other"};
-// does not count Outside, which is not reported
+// number of reported phases: all phases except Outside
 inline constexpr std::size_t kPhases = kPhaseNames.size();
 
 class PhaseClock {

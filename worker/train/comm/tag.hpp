@@ -10,15 +10,15 @@
 namespace roll::train {
 
 enum class Site : std::uint8_t {
-    Activation,     // activation, to the next stage; `layer`: that stage's first layer
-    Gradient,       // gradient of an activation, to the previous stage; `layer`: as in Activation
+    Activation,     // activation, to the next stage; `layer`: the receiver's first layer
+    Gradient,       // activation gradient, to the previous stage; `layer`: the sender's first layer
     Embedding,      // the vocabulary-parallel embedding's output
     RowOutput,      // the output of a row-parallel linear layer
     ColumnInput,    // the gradient of a column-parallel linear layer's input
     ColumnRows,     // the rows of a column-parallel linear layer's input
     ContextKeys,    // the keys and values of the ranks that share a sequence
     ContextGrads,   // the gradients of these keys and values
-    AdapterNorm,    // the squared lengths of the rows of a row-parallel layer with DoRA
+    AdapterNorm,    // DoRA: squared lengths of the rows of a row-parallel layer's weight
     RowGrad,        // the rows of the gradient of a row-parallel linear layer's output
     EmbeddingGrad,  // the rows of the gradient of the embedding's output
     HeadRows,       // the rows of the vocabulary-parallel head's input

@@ -26,7 +26,8 @@ struct AnswerPass {
     // maximum number of tokens in a micro-batch; a single choice may have more
     std::int64_t batch_tokens = 0;
     int replicas = 1, replica = 0;
-    // Returns the log-probabilities of the segments of this replica's micro-batches, [K, S].
+    // Returns the log-probabilities of the segments in this replica's micro-batches: a tensor with
+    // one row for each micro-batch and one column for each segment.
     std::function<at::Tensor(std::span<const Microbatch>)> log_probs = {};
     // Adds up a tensor over all replicas; empty if there is one replica
     std::function<void(const at::Tensor&)> sum = {};

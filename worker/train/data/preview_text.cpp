@@ -1,9 +1,15 @@
 // Formats a preview as text: lines of a limited width, in which the learned text is marked.
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <cstdint>
+#include <iterator>
+#include <string_view>
+
+#include <utf8proc.h>
 
 #include "common/counted.hpp"
+#include "common/hash.hpp"
+#include "common/wrapped.hpp"
 #include "worker/train/data/preview.hpp"
 
 namespace roll::train {
@@ -13,36 +19,11 @@ constexpr const char* kGreen = "\x1b[32m";
 constexpr const char* kPlain = "\x1b[0m";
 constexpr std::size_t kMostLines = 200;  // maximum number of lines shown for a document
 
-struct Range {
-    char32_t first, last;
-};
-
-// Ranges of characters that take two columns: East Asian scripts and pictographs
-constexpr std::array kWide{Range{0x1100, 0x115F},   Range{0x2E80, 0xA4CF},  Range{0xAC00, 0xD7A3},
-                           Range{0xF900, 0xFAFF},   Range{0xFE30, 0xFE6F},  Range{0xFF00, 0xFF60},
-                           Range{0x1F300, 0x1FAFF}, Range{0x20000, 0x3FFFD}};
-
-// Returns the number of bytes of the character that begins with `first`.
-std::size_t length_of(char first) {
-    const auto byte = static_cast<unsigned char>(first);
-    return byte < 0xC0 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
-}
-
-// Returns a byte as an escape sequence, e.g. "\x1b".
-std::string number_of(char byte) {
-    constexpr std::string_view kDigits = "0123456789abcdef";
-    const auto value = static_cast<unsigned char>(byte);
-    return std::string("\\x") + kDigits[value >> 4U] + kDigits[value & 15U];
-}
-
-std::size_t width_of(std::string_view character) {
-    if (character.size() < 3) return 1;
-    char32_t code = static_cast<unsigned char>(character[0]) & (character.size() == 3 ? 0x0FU : 7U);
-    for (const char byte : character.substr(1))
-        code = code << 6U | (static_cast<unsigned char>(byte) & 0x3FU);
-    for (const Range& wide : kWide)
-        if (code >= wide.first && code <= wide.last) return 2;
-    return 1;
+// Returns the number of columns that a character takes on a terminal. Characters of a newer Unicode
+// than utf8proc's take one column.
+std::size_t width_of(utf8proc_int32_t point) {
+    if (utf8proc_category(point) == UTF8PROC_CATEGORY_CN) return 1;
+    return static_cast<std::size_t>(utf8proc_charwidth(point));
 }
 
 // Breaks text into lines, indented by two spaces.
@@ -53,10 +34,13 @@ class Page {
     void add(const PreviewPart& part) {
         learned_ = part.learned;
         if (learned_ && !style_.color) put("{+", 2);
-        for (std::size_t at = 0; at < part.text.size();) {
-            const std::size_t size = std::min(length_of(part.text[at]), part.text.size() - at);
-            add_character(std::string_view(part.text).substr(at, size));
-            at += size;
+        for (std::string_view left = part.text; !left.empty();) {
+            utf8proc_int32_t point = 0;
+            const auto read = utf8proc_iterate(
+                reinterpret_cast<const utf8proc_uint8_t*>(left.data()), std::ssize(left), &point);
+            const std::size_t size = read > 0 ? static_cast<std::size_t>(read) : 1;
+            add_character(left.substr(0, size), read > 0 ? point : 0xFFFD);
+            left.remove_prefix(size);
         }
         if (learned_ && !style_.color) put("+}", 2);
         end_green();
@@ -71,18 +55,14 @@ class Page {
   private:
     // Adds a character. Writes a control character as an escape sequence, because a terminal would
     // execute it.
-    void add_character(std::string_view character) {
-        const auto byte = static_cast<unsigned char>(character[0]);
-        const bool steers = byte < 0x20 || byte == 0x7F ||
-                            (byte == 0xC2 && character.size() == 2 &&
-                             static_cast<unsigned char>(character[1]) < 0xA0);
-        if (character == "\n") {
+    void add_character(std::string_view character, utf8proc_int32_t point) {
+        if (point == '\n') {
             put("\\n", 2);
             ends_ = true;
-        } else if (steers) {
-            put(number_of(character.back()), 4);
+        } else if (point < 0x20 || (point >= 0x7F && point < 0xA0)) {
+            put("\\x" + to_hex(static_cast<std::uint64_t>(point)).substr(14), 4);
         } else {
-            put(character, width_of(character));
+            put(character, width_of(point));
         }
     }
 
@@ -123,21 +103,9 @@ class Page {
     bool ends_ = false;  // true: the next character begins a new line
 };
 
-// Wraps a sentence between words. Its lines are indented.
-std::string wrapped(const std::string& sentence, std::size_t columns) {
-    std::string text = " ";
-    std::size_t column = 1;
-    for (std::size_t at = 0; at < sentence.size();) {
-        const std::size_t end = std::min(sentence.find(' ', at), sentence.size());
-        if (column + 1 + end - at > columns) {
-            text += "\n   ";
-            column = 3;
-        }
-        text += ' ' + sentence.substr(at, end - at);
-        column += 1 + end - at;
-        at = end + 1;
-    }
-    return text + "\n";
+// Returns the sentence as indented lines.
+std::string lines_of(const std::string& sentence, const PreviewStyle& style) {
+    return wrapped("  " + sentence + "\n", style.columns, 4);
 }
 
 std::string percent_of(std::int64_t part, std::int64_t whole) {
@@ -158,8 +126,8 @@ std::string head_of(const PreviewFile& file, const PreviewStyle& style) {
         counts += "; " + counted(file.dropped, "longer document") +
                   (file.dropped == 1 ? " is dropped" : " are dropped");
     if (!file.form.empty()) counts += "; conversations: " + file.form;
-    std::string text = file.path + "\n" + wrapped(counts, style.columns);
-    for (const std::string& line : file.bad) text += wrapped("bad " + line, style.columns);
+    std::string text = file.path + "\n" + lines_of(counts, style);
+    for (const std::string& line : file.bad) text += lines_of("bad " + line, style);
     return text;
 }
 

@@ -19,8 +19,9 @@ struct Scratch {
     std::filesystem::path path;
 };
 
-// Opens a data file. If the file is a text whose bytes are not the tokens, first tokenizes it into
-// options.directory. Throws RankFailure.
+// Opens a data file. If the file holds text, first tokenizes the text into options.directory. A
+// .txt for the byte tokenizer is opened directly, because the bytes of the text are the tokens.
+// Throws RankFailure.
 data::TokenFile open_tokens(const std::filesystem::path& path,
                             const tokenizer::TextTokenizer& tokenizer,
                             const data::PrepareOptions& options);

@@ -1,7 +1,7 @@
 // The predictions of a teacher for the windows of a job (objective distill). The values are
-// computed once and kept in files next to the token files. A record holds the values of one window
-// and is found by the hash of the window's tokens. Therefore, a job with another order, length or
-// layout finds the records of all windows that an earlier job has stored.
+// computed once and kept in files next to the token files. A record holds the values of one window.
+// Its key is the hash of the window's tokens. Therefore, a job with another order, length or layout
+// finds the records of all windows that an earlier job has stored.
 //
 // Each attempt of a job appends to a file of its own. A record that an interrupted attempt has not
 // finished is ignored.

@@ -39,9 +39,10 @@ struct Bad {
 
 // Finds the first chunk of the model, in the order of forward, that has a non-finite value, or the
 // last such chunk if `from_the_back` is true. name_of(parameters) returns the name of a chunk's
-// first bad parameter, or "" if the chunk has none. If `over_replicas` is true, also includes the
-// chunks of the other replicas, because each replica stores only a part of the parameters.
-Bad bad_value(TrainStep& step, bool from_the_back, bool over_replicas,
+// first bad parameter, or "" if the chunk has none. If `others` is not null, a chunk also counts as
+// bad if it has a non-finite value on another rank of this group. This is needed if each of these
+// ranks stores only a part of the parameters, or computes only a part of the values.
+Bad bad_value(TrainStep& step, bool from_the_back, Communicator* others,
               const std::function<std::string(const Parameters&)>& name_of) {
     Communicator& pp = step.groups().pp;
     std::vector<std::string> names;
@@ -53,7 +54,7 @@ Bad bad_value(TrainStep& step, bool from_the_back, bool over_replicas,
     }
     sum_over(pp, bad_S, {Site::NotFinite});
     if (step.groups().tp != nullptr) sum_over(*step.groups().tp, bad_S, {Site::NotFinite});
-    if (over_replicas) sum_over(step.groups().dp, bad_S, {Site::NotFinite});
+    if (others != nullptr) sum_over(*others, bad_S, {Site::NotFinite});
     bad_S.clamp_max_(1);
     if (bad_S.sum().item<double>() == 0) return {};
     const std::int64_t last = bad_S.numel() - 1;
@@ -111,15 +112,16 @@ std::vector<std::int64_t> everyones(const std::vector<std::int64_t>& own, const 
 
 std::optional<NotFinite> find_not_finite(TrainStep& step, std::span<const Microbatch> batch) {
     const c10::InferenceMode no_autograd;
-    // All ranks of a cp group must come to the same result, because they replay together.
-    const bool over_replicas = step.shares_weights() || step.groups().cp != nullptr;
-    const Bad weight = bad_value(step, false, over_replicas, first_weight);
+    // Ranks that replay together must come to the same result: all replicas if each stores only a
+    // part of the weights, or else the ranks of a cp group.
+    Communicator* const together = step.shares_weights() ? &step.groups().dp : step.groups().cp;
+    const Bad weight = bad_value(step, false, together, first_weight);
     if (weight.any) return NotFinite{weight.name.empty() ? "" : "the weight " + weight.name, {}};
     const bool last_stage = step.chunks().back().part().post;
     NotFinite found;
     for (std::size_t m = 0; m < batch.size(); ++m) {
         const double loss = step.replay(batch[m]);
-        const Bad gradient = bad_value(step, true, false, first_gradient);
+        const Bad gradient = bad_value(step, true, nullptr, first_gradient);
         if (std::isfinite(loss) && !gradient.any) continue;
         found.microbatches.push_back(static_cast<int>(m));
         if (found.microbatches.size() > 1) continue;

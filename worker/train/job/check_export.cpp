@@ -62,7 +62,7 @@ at::Tensor logits_of(const spec::ModelConfig& config, const From& from, const st
     return chunk.logits(tokens_BT).to(at::kDouble);
 }
 
-// Returns where the exported weights were read from.
+// Returns the source of the checkpoint's weights.
 From source_of(const ExportCheck& check) {
     if (check.base.empty()) return {check.checkpoint, {}, check.averaged ? "ema" : ""};
     From from{check.base, check.adapters};
@@ -72,7 +72,7 @@ From source_of(const ExportCheck& check) {
     return from;
 }
 
-// Returns where the export's weights are to be read from.
+// Returns the source of the export's weights.
 From target_of(const ExportCheck& check) {
     if (!check.is_adapter) return {check.directory};
     From from{check.base, check.adapters};

@@ -43,8 +43,8 @@ void glitch(TrainStep& trainer, spec::FaultPhase phase) {
     }
 }
 
-// Flips a high bit of the element: the highest bit of the mantissa or, in float64, a bit of the
-// exponent.
+// Flips a high bit of the element: in float64, a bit of the exponent, and in other types, a bit of
+// the mantissa.
 void flip(const at::Tensor& element) {
     const at::Tensor on_cpu = element.cpu();
     auto* const bytes = static_cast<unsigned char*>(on_cpu.data_ptr());

@@ -26,8 +26,8 @@ void Judge::check(const std::vector<std::string>& known) const {
 bool Judge::decide(checkpoint::State& state, Communicator& world) {
     const OrderedJson values = std::exchange(values_, OrderedJson::object());
     if (values.empty()) return false;
-    // Some values, such as bits per byte, are known only on rank 0.
-    // One row per metric: [1 if the value is known, the value]
+    // Some values, such as bits per byte, are known only on rank 0. Therefore, rank 0 sends the
+    // values to all ranks. `told` has one row per metric: [1 if the value is known, the value].
     const at::Tensor told = at::zeros({2, 2}, at::kDouble);
     const std::string* const names[] = {&spec_.best.name, &spec_.early_stop.metric.name};
     for (std::int64_t i = 0; i < 2; ++i) {

@@ -24,8 +24,8 @@ class Judge {
     void forget() { values_.clear(); }  // drops the values that were added
 
     // Judges the values that were added since the last call, and notes the result in `state`.
-    // Returns true, on all ranks, if the value of train.best is the best so far. Every rank of the
-    // job must call this function.
+    // Returns true, on all ranks, if the value of the metric that train.best names is the best so
+    // far. Every rank of the job must call this function.
     bool decide(checkpoint::State& state, Communicator& world);
 
   private:

@@ -19,9 +19,10 @@ std::optional<checkpoint::LossScale> first_loss_scale(const spec::TrainSpec& spe
 std::int64_t scheduled_steps(const checkpoint::State& state);
 
 // Changes the scale after a step. An overflow sets the number of consecutive good steps to 0 and is
-// added to the number of skipped steps. An overflow also uses up one tolerated overflow. If none is
-// left, the scale is lowered. After growth_interval consecutive good steps, the scale doubles, and
-// the number of tolerated overflows gets its initial value again.
+// added to the number of skipped steps. If the number of tolerated overflows is above 0, an
+// overflow lowers this number by 1. Otherwise, the overflow lowers the scale. After growth_interval
+// consecutive good steps, the scale doubles, and the number of tolerated overflows gets its initial
+// value again.
 void note_step(checkpoint::LossScale& scale, const spec::LossScaleSpec& spec, bool overflowed);
 
 // Returns the reason to end the job: too many consecutive steps have overflowed at the lowest

@@ -14,8 +14,11 @@
 #include "common/files.hpp"
 #include "common/help_format.hpp"
 #include "common/processor.hpp"
+#include "common/program_end.hpp"
+#include "common/protocol/client.hpp"
 #include "common/spec/schema/units.hpp"
 #include "common/wrapped.hpp"
+#include "worker/convert/read/open.hpp"
 #include "worker/train/data/epochs.hpp"
 #include "worker/train/data/preview.hpp"
 #include "worker/train/job/check_export.hpp"
@@ -99,8 +102,16 @@ int train(const Arguments& arguments, WorkerLink& link) {
     }
 }
 
-// Fails with the exit code of rollctl for a missing file. A rank's exit code for it is another one
-// (status_of()).
+// Returns the value of `result`, or fails with the exit code of rollctl for the error. A rank's
+// exit code for the error may be another one (status_of()).
+template <class T>
+T need_input(Result<T> result) {
+    if (!result) throw RankFailure(exit_code(result.error().code), sentence_of(result.error()));
+    return *std::move(result);
+}
+
+// Fails with the exit code that rollctl uses for a missing file. The exit code of a rank for this
+// error (status_of()) is another one.
 void need_file(const std::string& path) {
     std::error_code error;
     if (!std::filesystem::exists(path, error))
@@ -113,6 +124,7 @@ int generate(const Arguments& arguments) {
     if (!arguments.prompt)
         throw RankFailure(exit_code(ErrorCode::InvalidArgument),
                           "PROMPT is required\n  next: rollctl generate --help");
+    need_input(convert::detect_format(arguments.directory));
     set_threads(1);
     const std::string text = generate_text(arguments.directory, *arguments.prompt, arguments.text);
     const OrderedJson json = {
@@ -129,6 +141,7 @@ int evaluate(const Arguments& arguments) {
     need_file(arguments.evaluation.directory);
     for (const std::string& file : arguments.evaluation.tasks) need_file(file);
     for (const std::string& file : arguments.evaluation.texts) need_file(file);
+    need_input(convert::detect_format(arguments.evaluation.directory));
     set_threads(1);
     const OrderedJson json = evaluate_model(arguments.evaluation);
     const std::string text =
@@ -215,6 +228,12 @@ int prove_layout(const Arguments& arguments) {
     return 1;
 }
 
+int check_exported(const Arguments& arguments) {
+    set_threads(1);
+    check_export(arguments.exported);
+    return 0;
+}
+
 // Prints the first documents of a job's data.
 int preview_data(const Arguments& arguments) {
     const std::string document = need(read_file(arguments.spec_file));
@@ -231,26 +250,35 @@ int preview_data(const Arguments& arguments) {
     return 0;
 }
 
-// Runs `command` and returns its exit status. If the command throws, passes the error to `tell` as
-// one sentence, and returns this error's exit status.
-int run(const std::function<int()>& command, const std::function<void(const std::string&)>& tell) {
+// Returns the kind of error with which a command ends with this exit status.
+ErrorCode code_of(int status) {
+    for (const ErrorCode code :
+         {ErrorCode::InvalidArgument, ErrorCode::NotFound, ErrorCode::Refused})
+        if (exit_code(code) == status) return code;
+    return ErrorCode::Failed;
+}
+
+using Tell = std::function<void(int status, const std::string& sentence)>;
+
+// Runs `command` and returns its exit status. If the command throws, passes this error's exit
+// status and the error as one sentence to `tell`, and returns the exit status.
+int run(const std::function<int()>& command, const Tell& tell) {
+    const auto failed = [&](int status, const std::string& sentence) {
+        tell(status, sentence);
+        return status;
+    };
     try {
         return command();
     } catch (const RankFailure& e) {
-        tell(e.what());
-        return e.status();
+        return failed(e.status(), e.what());
     } catch (const PeerLost& e) {
-        tell(e.what());
-        return protocol::kExitPeerLost;
+        return failed(protocol::kExitPeerLost, e.what());
     } catch (const std::bad_alloc&) {
-        tell("out of memory");
-        return 1;
+        return failed(1, "out of memory");
     } catch (const c10::Error& e) {
-        tell(e.what_without_backtrace());
-        return 1;
+        return failed(1, e.what_without_backtrace());
     } catch (const std::exception& e) {
-        tell(e.what());
-        return 1;
+        return failed(1, e.what());
     }
 }
 
@@ -383,26 +411,25 @@ int main(int argc, char** argv) {
         complain(std::string(e.what()) + "\n  next: roll-rank --help");
         return 2;
     }
-    const auto on_stderr = [&](const std::string& sentence) {
+    const auto on_stderr = [&](int status, const std::string& sentence) {
         if (arguments.json)
-            std::printf("%s\n", Json{{"error", {{"message", sentence}}}}.dump().c_str());
+            std::printf("%s\n", dump(protocol::error_json({code_of(status), sentence})).c_str());
         complain(sentence);
     };
-    if (*sampling) return run([&] { return generate(arguments); }, on_stderr);
-    const auto check = [&] {
-        set_threads(1);
-        check_export(arguments.exported);
-        return 0;
+    const auto checked = [&](auto command) {
+        return check_output(program_invocation_short_name,
+                            run([&] { return command(arguments); }, on_stderr));
     };
-    if (*checking) return run(check, on_stderr);
-    if (*evaluating) return run([&] { return evaluate(arguments); }, on_stderr);
-    if (*previewing) return run([&] { return preview_data(arguments); }, on_stderr);
-    if (*planning) return run([&] { return plan(arguments); }, on_stderr);
+    if (*sampling) return checked(generate);
+    if (*checking) return checked(check_exported);
+    if (*evaluating) return checked(evaluate);
+    if (*previewing) return checked(preview_data);
+    if (*planning) return checked(plan);
     if (*searching) {
         arguments.json = true;
-        return run([&] { return choose_layout(arguments); }, on_stderr);
+        return checked(choose_layout);
     }
-    if (*proving) return run([&] { return prove_layout(arguments); }, on_stderr);
+    if (*proving) return checked(prove_layout);
     if (arguments.launch.empty()) {
         complain(
             "give --launch FILE --rank R, or a command: generate, eval, plan, layout, prove, "
@@ -411,7 +438,7 @@ int main(int argc, char** argv) {
     }
     dump_stacks_on_signal();
     WorkerLink link;
-    const auto report = [&](const std::string& sentence) {
+    const auto report = [&](int, const std::string& sentence) {
         std::fprintf(stderr, "error: %s\n", sentence.c_str());
         link.report(protocol::Failed{sentence});
     };
@@ -422,6 +449,7 @@ int main(int argc, char** argv) {
 }  // namespace roll::train
 
 int main(int argc, char** argv) {
+    roll::replace_closed_streams();
     const int status = roll::train::main(argc, argv);
     // End without calling destructors. A process group's destructor would wait for peers that are
     // dead.

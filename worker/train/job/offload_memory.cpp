@@ -39,7 +39,7 @@ void print_place(const char* what, const fs::path& folder) {
 // number and an eighth more. The plan does not count the factors of norms, or the unused bytes at
 // the end of pages of the file.
 std::int64_t activation_space(spec::TrainSpec spec, const JobPipeline& pipeline, TrainStep& step) {
-    spec.optimizer.offload = false;
+    spec.optimizer.offload = 0;
     const auto stage = static_cast<std::size_t>(step.groups().pp.rank());
     const std::int64_t planned =
         stage_memory(spec, step.chunks().front().config(), pipeline, false)[stage].offloaded;
@@ -50,11 +50,14 @@ std::int64_t activation_space(spec::TrainSpec spec, const JobPipeline& pipeline,
 
 StateMemory offload_memory(const spec::TrainSpec& spec, const protocol::Launch& launch, int rank,
                            const Backend& backend) {
-    if (!spec.optimizer.offload) return {};
+    const double share = spec.optimizer.offload;
+    if (share == 0) return {};
     const fs::path folder =
         backend.host_memory ? fs::path()
                             : folder_for(launch, {"train.optimizer.offload", "optimizer state"});
-    if (rank == 0) print_place("the optimizer's state is", folder);
+    if (rank == 0)
+        print_place(share == 1 ? "the optimizer's state is" : "a part of the optimizer's state is",
+                    folder);
     return backend.host_memory ? StateMemory(backend.host_memory) : file_memory(folder);
 }
 

@@ -34,7 +34,8 @@ std::vector<std::int64_t> gradient_hashes(TrainStep& step) {
     return hashes;
 }
 
-// Returns the ranks whose entry is not 0; empty if no rank's entry is 0.
+// Returns the ranks whose entry is not 0. If this is true of all ranks, returns no rank, because
+// the entries then do not show which rank is at fault.
 std::vector<int> some_ranks(const at::Tensor& found_R) {
     std::vector<int> ranks;
     for (std::int64_t rank = 0; rank < found_R.numel(); ++rank)
@@ -66,7 +67,8 @@ std::optional<RepeatDiffers> repeat_differs(TrainStep& step, std::span<const Mic
     sum_over(world, found_R4, {Site::Agreement});
     if (found_R4.select(1, 0).sum().item<double>() == 0) return std::nullopt;
     // A wrong loss makes the gradients wrong, including those of other ranks. A wrong gradient
-    // makes the sums of all replicas wrong.
+    // makes the sums of all replicas wrong. Therefore, report the ranks with wrong losses or, if
+    // there are none, the ranks with wrong gradients or wrong sums.
     const std::vector<int> losses = some_ranks(found_R4.select(1, 1));
     std::vector<int> ranks = losses;
     for (const std::int64_t column : {2, 3})

@@ -147,7 +147,8 @@ void StepExports::start_next() {
     hold();
 }
 
-// Protects the checkpoints that are exported, or will be, from retention.
+// Protects from retention the checkpoint that is being exported and the checkpoint that waits to be
+// exported.
 void StepExports::hold() const {
     std::vector<std::int64_t> steps;
     for (const auto& one : {running_, waiting_})

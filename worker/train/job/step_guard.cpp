@@ -15,7 +15,8 @@
 namespace roll::train {
 namespace {
 
-// maximum number of consecutive steps that are skipped; more bad steps in a row are not outliers
+// maximum number of consecutive steps that are skipped; the next bad step ends the job, because so
+// many bad steps in a row are not outliers
 constexpr int kSkippedMax = 10;
 
 void append(std::vector<double>& values, double value, int window) {
@@ -133,10 +134,9 @@ std::optional<RankFailure> StepGuard::check(TrainStep& step, std::span<const Mic
 
 // Prepares the return to an earlier checkpoint, and decides which samples training will leave out.
 // Returns the end of the error message, which lists these samples. If the loss was not rising,
-// these are the samples in `bad`. If the loss was rising up to this step, all checkpoints since the
-// start of the rise are poisoned. Training then leaves out all samples of the steps since the start
-// of the rise. It also leaves out the samples of the step before the rise, because the update of
-// that step caused the first high loss.
+// training leaves out the samples in `bad`. If the loss was rising up to this step, the update of
+// the step before the rise caused the first high loss. All checkpoints from that step on are then
+// poisoned, and training leaves out all samples from that step on.
 std::string StepGuard::prepare_rewind(std::span<const std::int64_t> bad, Communicator& world) {
     const bool writes = world.rank() == 0;
     const at::Tensor begin = at::zeros({}, at::kDouble);

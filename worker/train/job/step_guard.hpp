@@ -18,8 +18,8 @@
 
 namespace roll::train {
 
-// Returns a line for the end of the log that says how many steps and samples did not change the
-// weights; empty if all did.
+// Returns a line for the end of the log: the number of steps, and of samples, that did not change
+// the weights. Returns an empty text if all steps and samples did.
 std::string untrained_text(const checkpoint::State& state);
 
 class StepGuard {
@@ -30,9 +30,10 @@ class StepGuard {
           launch_(launch),
           state_(state) {}
 
-    // Returns the limits of the next step, which has spec.global_batch_size samples. The limits are
-    // infinite if train.on_spike is `ignore`. Forgets earlier steps if this step is smaller than
-    // the step before: the gradient norms of smaller batches have more noise.
+    // Returns the limits of the loss and of the gradient norm in the next step, which has
+    // spec.global_batch_size samples. The limits are infinite if train.on_spike is `ignore`.
+    // Forgets earlier steps if this step is smaller than the step before: the gradient norms of
+    // smaller batches have more noise.
     StepLimits limits();
 
     // Handles a step that ran with these limits. If the step was not applied, finds the cause, and
@@ -58,7 +59,7 @@ class StepGuard {
     const protocol::Launch& launch_;
     checkpoint::State& state_;
     LossHistory history_;  // filled only on rank 0
-    int skipped_ = 0;      // replaces RecentSteps::skipped if the state has no RecentSteps
+    int skipped_ = 0;      // number of skipped steps in a row, if the state has no RecentSteps
 };
 
 }  // namespace roll::train

@@ -24,7 +24,8 @@ std::int64_t tokens_within_limit(const spec::TrainSpec& spec, const JobPipeline&
     for (int stage = 0; stage < pipeline.schedule.stages(); ++stage)
         bytes[static_cast<std::size_t>(pipeline.schedule.home(stage).rank)] +=
             pipeline.costs[static_cast<std::size_t>(stage)].after_forward;
-    // The costs are for a micro-batch of plan::microbatch_tokens() tokens.
+    // `bytes` is for a micro-batch of plan::microbatch_tokens() tokens, and grows in proportion to
+    // the number of tokens.
     const double share =
         static_cast<double>(spec.microbatch_limit) / static_cast<double>(std::ranges::max(bytes));
     const auto tokens = static_cast<double>(plan::microbatch_tokens(spec));

@@ -157,7 +157,7 @@ void compute_some(const TeacherPass& pass, std::span<const data::Window> windows
                   TeacherValuesWriter& writer) {
     Communicator& dp = pass.groups.dp;
     spec::TrainSpec spec = pass.spec;
-    spec.parallel.dp = dp.size();  // here, the ranks of a cp group share no sequence
+    spec.parallel.dp = dp.size();  // here, each rank of a cp group counts as a replica
     const std::int64_t top_k = spec.teacher.top_k;
     const std::vector<Microbatch> batch =
         valid_batches(windows, spec, {.vocab = pass.model.config.vocab}, dp.rank());

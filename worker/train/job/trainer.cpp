@@ -397,6 +397,7 @@ void Trainer::after_step(const StepResult& result, double seconds) {
     if (spec_.parallel.pp > 1) progress["schedule"] = pipeline_.schedule.name;
     if (state_.skipped_steps > 0) progress["skipped_steps"] = state_.skipped_steps;
     if (!state_.left_out.empty()) progress["left_out_samples"] = state_.left_out.size();
+    if (saver_ && saver_->is_put_off()) progress["checkpoint_postponed"] = saver_->why_put_off();
     link_.report(protocol::Progress{progress.dump()});
     if (logged) std::printf("%s\n", line_of(report).c_str());
     std::fflush(stdout);

@@ -92,7 +92,7 @@ class Trainer {
     bool evaluate_tasks(bool last);  // returns true if all tasks were evaluated
     bool stops_early() const;
     bool sample();
-    enum class Save { Always, UnlessSaved };  // UnlessSaved: skips a step that is saved
+    enum class Save { Always, UnlessSaved };  // UnlessSaved: does nothing if the step is saved
     void save(Save when = Save::Always);
     void finish_part();
     void conclude_parts(bool failed);
@@ -122,9 +122,9 @@ class Trainer {
     std::optional<GlooFabric> fabric_;
     std::unique_ptr<FlightRecorder> recorder_;  // null in a job of one rank
     std::unique_ptr<Communicator> world_, dp_, pp_, tp_, cp_;
-    std::unique_ptr<Communicator> tie_;  // first and last stage of a tied embedding; else null
+    std::unique_ptr<Communicator> tie_;  // the two stages with a tied embedding; may be null
     std::optional<TrainStep> step_;
-    std::string loaded_, loaded_how_;  // until a restore: directory and format of the loaded model
+    std::string loaded_, loaded_how_;  // the model that load_model() loaded last, and its format
     std::optional<PairReferences> references_;   // set if the objective needs a reference model
     std::optional<TeacherValuesFiles> teacher_;  // set if the objective needs a teacher model
     bool stopped_ = false;                       // true: told to stop before the first step

@@ -35,8 +35,8 @@ bool Trainer::measurement_ends(bool last) {
     return ends;
 }
 
-// Reports the memory of all ranks after the first step of the attempt. Sampling, validation and
-// saving, which need additional memory, come later.
+// Reports the memory of all ranks after the first step of the attempt. The report does not include
+// the additional memory of sampling, validation and saving, which come later.
 void Trainer::tell_memory(const TensorBytes& before) {
     const std::optional<DeviceMemory> gpu =
         backend_.memory ? std::optional(backend_.memory()) : std::nullopt;

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Indices of the numbers of a ballot. The sums over the ranks decide.
+// Indices of the numbers of a ballot. The ballots of all ranks are added up, and the sums decide.
 enum Vote : std::int64_t {
     Stops,
     StopsUnsaved,

@@ -45,12 +45,12 @@ namespace fs = std::filesystem;
 
 // Upper limits of two durations: the interval at which a rank publishes its transfers, and the time
 // after which a waiting rank looks at the other ranks' transfers. Both limits are far below 5
-// minutes. If hang_after is not set, roll-worker counts an attempt as hung after 5 minutes at the
-// earliest.
+// minutes. If hang_after is not set, roll-worker does not count an attempt as hung before 5 minutes
+// have passed.
 constexpr std::chrono::milliseconds kPublishedMost{5'000}, kPatienceMost{120'000};
 
-// The variable that sets Gloo's network interface. Other programs that use LibTorch have a variable
-// of the same name.
+// The environment variable that sets Gloo's network interface. Other programs that use LibTorch
+// read a variable of the same name.
 constexpr const char* kInterface = "GLOO_SOCKET_IFNAME";
 
 std::string host_name() {
@@ -100,7 +100,7 @@ std::vector<fs::path> earlier_outputs(const protocol::Launch& launch) {
     return outputs;
 }
 
-// Returns the layout of the job's MCA files. The files of torch_dist do not depend on a layout.
+// Returns the layout of the job's MCA files; empty for torch_dist, whose files need no layout.
 formats::McaLayout checkpoint_layout(const spec::TrainSpec& spec, const spec::ModelConfig& config,
                                      const plan::PipelineSchedule& schedule) {
     if (spec.checkpoint_format == spec::CheckpointFormat::TorchDist) return {};

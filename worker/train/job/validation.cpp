@@ -98,8 +98,8 @@ std::optional<LossSum> evaluate(std::span<const data::Window> windows, TrainStep
     std::vector<std::span<const data::Window>> parts;
     for (; !windows.empty(); windows = windows.subspan(parts.back().size()))
         parts.push_back(windows.first(std::min(most, windows.size())));
-    // First estimate the divergence from the whole set. The loss then does not depend on how the
-    // set is divided into parts.
+    // First estimate the divergence from the reference model, over the whole set. The loss then
+    // does not depend on how the set is divided into parts.
     KlSum divergence;
     for (const auto part : parts) {
         if (!spec.preference.estimates_kl()) break;

@@ -86,7 +86,8 @@ Chunk::Chunk(const spec::ModelConfig& config, const ChunkSpec& chunk, const Init
     gathered_ = std::make_unique<GatheredWeights>(parameters_, std::move(units), *dp);
 }
 
-// Every use of weights is in the scope of a HeldUnit. Only the weights of the last norm need none.
+// Weights are used only in the scope of a HeldUnit. The weights of the last norm are an exception:
+// they belong to no unit, because each rank stores them whole.
 HeldUnit Chunk::hold(int unit, int next, bool again) const {
     const auto i = static_cast<std::size_t>(unit);
     if (await_) await_(i < places_.first.size() ? places_.first[i] - 1 : head());
@@ -101,8 +102,8 @@ void Chunk::begin_step() {
 }
 
 // Returns the allocator for a layer's activations. The activations of the first micro-batch may be
-// in the memory of the gradients. This is safe, because gradients are added in the order of the
-// micro-batches. Nothing is written to them before the backward of the first micro-batch.
+// in the memory of the gradients. This is safe: gradients are added in the order of the
+// micro-batches, so no gradient is written before the backward of the first micro-batch.
 ops::Place Chunk::place_of(int microbatch, std::int64_t layer) {
     return microbatch == 0 ? room_.of_layer(layer) : ops::Place();
 }
@@ -122,7 +123,8 @@ Layer Chunk::layer(std::int64_t index, const Sequences& sequences, ops::Place pl
             part_.recompute_of(index),
             false,
             {},
-            &lengths_};
+            &lengths_,
+            sequences.balance};
 }
 
 // Returns the layer with dropout on the inputs of the LoRA factors, as in training.
@@ -305,6 +307,7 @@ at::Tensor Chunk::forward(int microbatch, const Microbatch& data, const at::Tens
     saved.layers.resize(static_cast<std::size_t>(layers(part_)));
     saved.parked.resize(saved.layers.size() + 1);
     saved.sequences = sequences_of(data);
+    saved.sequences.balance = balance_of(config_, data, rule);
     at::Tensor x_MC = embed(data, hidden_MC, saved.sequences.rows);
     if (part_.pre) add_noise(data, rule, saved.sequences.rows, main_type(parameters_), x_MC);
     for (std::int64_t i = 0; i < std::ssize(saved.layers); ++i) {

@@ -101,7 +101,7 @@ class Chunk {
         ops::CrossEntropySaved loss;
         std::vector<Owed> owed;
         at::Tensor dembedded_MC;
-        // values of each layer, and of the norm and the loss, that are in the store of room_
+        // the values in the store of room_: one entry per layer, then one for the norm and the loss
         std::vector<ParkedValues> parked = {};
     };
 

@@ -30,8 +30,8 @@ struct ChunkSpec {
     bool sequence = false;
     // recomputation of each layer of the chunk; empty: all values are saved
     plan::Recomputed recompute = {};
-    // The lowest part of the model with a trained parameter (trained_chunks()). Backward ends
-    // there, so nothing is saved for the parts below.
+    // The lowest part of the model that has a trained parameter, as lowest_trained() returns it.
+    // Backward ends there, so nothing is saved for the parts below.
     std::int64_t lowest = -1;
 
     plan::LayerRecompute recompute_of(std::int64_t layer) const {

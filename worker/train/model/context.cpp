@@ -19,7 +19,7 @@ struct Slices {
 
     std::int64_t length() const { return (positions + 2 * ranks - 1) / (2 * ranks); }
     std::int64_t padded() const { return 2 * ranks * length(); }
-    // Returns the first whole row of slice `half` (0 or 1) of a sequence on rank `rank`.
+    // Returns the index of the first whole row of slice `half` (0 or 1) of a sequence on `rank`.
     std::int64_t begin(std::int64_t sequence, int rank, int half) const {
         const std::int64_t slice = half == 0 ? rank : 2 * ranks - 1 - rank;
         return sequence * padded() + slice * length();
@@ -32,8 +32,8 @@ struct Slices {
     }
 };
 
-// Returns the first whole row of each segment, and the number of whole rows at the end. A sequence
-// without segments is one segment.
+// Returns the index of the first whole row of each segment. The last element of the result is the
+// number of whole rows. A sequence without segments is one segment.
 std::vector<std::int64_t> segment_ends(const Microbatch& data, const Slices& slices) {
     std::vector<std::int64_t> starts;
     for (const std::int64_t start : data.segments)
@@ -44,8 +44,8 @@ std::vector<std::int64_t> segment_ends(const Microbatch& data, const Slices& sli
     return starts;
 }
 
-// Adds the attention of the whole rows [begin, begin + length) to `rows`. `first`: the rank's row
-// of `begin`.
+// Adds the attention of the whole rows [begin, begin + length) to `rows`. `first`: the index of the
+// whole row `begin` among the rank's own rows.
 void add_slice(ContextRows& rows, const std::vector<std::int64_t>& segments, std::int64_t begin,
                std::int64_t length, std::int64_t first, std::vector<std::int64_t>& positions) {
     for (std::size_t i = 0; i + 1 < segments.size(); ++i) {
@@ -79,7 +79,8 @@ ContextRows rows_on(const Microbatch& data, const Slices& slices, int rank) {
     return rows;
 }
 
-// Returns this rank's rows of a tensor with one row for each token. `own_M`: the rank's whole rows.
+// Returns this rank's rows of a tensor with one row for each token. `own_M`: the indices of these
+// rows among the whole rows.
 at::Tensor taken(const at::Tensor& all_BT, const Slices& slices, const at::Tensor& own_M,
                  std::int64_t padding) {
     const at::Tensor padded =

@@ -40,8 +40,9 @@ ContextGroup context_group(const Microbatch& data, Communicator* cp, at::Device 
 // Returns `own` with the keys and values of all whole rows.
 ops::Heads gather_keys(const ContextGroup& group, const ops::Heads& own, Tag tag);
 
-// Takes gradients, of which those of k and v have all whole rows. Returns the gradient of q, and
-// this rank's rows of the sums over the ranks of the other two, in the type of the gradient of q.
+// Takes the gradients of q, k and v. The gradients of k and v have all whole rows. Sums these two
+// gradients over the ranks. Returns the gradient of q, and this rank's rows of the two sums, in the
+// type of the gradient of q.
 ops::Heads reduce_keys(const ContextGroup& group, const ops::Heads& d, Tag tag);
 
 }  // namespace roll::train

@@ -10,18 +10,20 @@
 
 namespace roll::train {
 
-// The whole rows are those of all sequences, one sequence after the other. Each sequence has
-// padding at its end, so that all ranks have equally many rows.
+// The whole rows are the rows of all ranks together: all sequences, one after the other. Each
+// sequence has padding at its end, so that all ranks have equally many rows.
 struct ContextRows {
     std::int64_t positions = 0;  // length of the sequences without padding
-    // The whole rows of all ranks, rank after rank; int64 [ranks M], on the CPU
+    // For each row of each rank, rank after rank: its index among the whole rows; int64 [ranks M],
+    // on the CPU
     at::Tensor row_W = {};
     // The position of each of this rank's rows within its segment; int64 [M], on the CPU
     at::Tensor position_M = {};
-    // The attention of this rank's rows. The keys are whole rows.
+    // The attention of this rank's rows. Piece::query is an index among this rank's rows, and
+    // Piece::key is an index among the whole rows.
     std::vector<ops::Piece> pieces = {};
-    // The number of each of this rank's rows in a micro-batch that is not divided and has no
-    // padding; int64 [M], on the CPU. A padding row has the number of a row that is no padding.
+    // For each of this rank's rows, its number in a micro-batch that is not divided and has no
+    // padding; int64 [M], on the CPU. A padding row has the number of the last row of its sequence.
     at::Tensor number_M = {};
 };
 

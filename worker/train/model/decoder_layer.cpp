@@ -122,7 +122,10 @@ void Layer::drop(LayerSaved& s) const {
         kept_values.post_norm1 = std::move(s.post_norm1);
         kept_values.norm2 = std::move(s.norm2);
         kept_values.post_norm2 = std::move(s.post_norm2);
-        if (!recompute.mlp()) kept_values.gate_up = std::move(s.gate_up);
+        if (!recompute.mlp()) {
+            kept_values.gate_up = std::move(s.gate_up);
+            kept_values.experts = std::move(s.experts);
+        }
         if (!recompute.attention()) {
             kept_values.qk_norm = std::move(s.qk_norm);
             kept_values.attention = std::move(s.attention);
@@ -137,12 +140,12 @@ void Layer::restore(std::int64_t positions, LayerSaved& s) const {
     if (recompute.attention()) s.o_MA = attend(project(x_MC, positions, s), s);
     if (recompute.full()) {
         const at::Tensor x1_MC = add_attention(x_MC, s.o_MA, s);
-        s.gate_up = {gate_up().forward(norm(places.norm2, x1_MC, s.norm2))};
+        begin_mlp(norm(places.norm2, x1_MC, s.norm2), s, {});
         // Backward needs the output of the MLP's last matrix product only if a norm follows this
         // product.
         if (places.post_norm2 >= 0) add_mlp(x1_MC, s);
     } else if (recompute.mlp()) {
-        s.gate_up = {gate_up().forward(norm_again(places.norm2, s.norm2))};
+        begin_mlp(norm_again(places.norm2, s.norm2), s, {});
     }
     s.is_dropped = false;
 }
@@ -162,9 +165,29 @@ ops::Heads Layer::project(const at::Tensor& x_MC, std::int64_t positions, LayerS
 at::Tensor Layer::finish(const at::Tensor& x_MC, const at::Tensor& o_MA, LayerSaved& s) const {
     s.o_MA = o_MA;
     const at::Tensor x1_MC = add_attention(x_MC, o_MA, s);
-    s.gate_up = {
-        gate_up().forward(norm(places.norm2, x1_MC, s.norm2), kept_unless(recompute.mlp()))};
+    begin_mlp(norm(places.norm2, x1_MC, s.norm2), s, kept_unless(recompute.mlp()));
+    if (places.router >= 0 && !again) experts().count(s.experts, balance);
     return add_mlp(x1_MC, s);
+}
+
+Experts Layer::experts() const {
+    return {parameters,
+            {config.experts_per_token, config.normalizes_experts},
+            config.experts,
+            first + places.router,
+            tp,
+            rows,
+            static_cast<int>(index),
+            again};
+}
+
+// Computes the gate and up products of the feed-forward block. h2_MC: the output of the second
+// norm. `place` allocates the products of a block without experts.
+void Layer::begin_mlp(const at::Tensor& h2_MC, LayerSaved& s, const ops::Place& place) const {
+    if (places.router >= 0)
+        s.experts = experts().begin(h2_MC);
+    else
+        s.gate_up = {gate_up().forward(h2_MC, place)};
 }
 
 // Returns past_MC plus the product of in_MX and `matrix`. If there is a post-norm, the product is
@@ -184,6 +207,7 @@ at::Tensor Layer::add_attention(const at::Tensor& x_MC, const at::Tensor& o_MA,
 
 // Returns x1_MC plus the feed-forward block's output. Takes the gate and up products from `s`.
 at::Tensor Layer::add_mlp(const at::Tensor& x1_MC, LayerSaved& s) const {
+    if (places.router >= 0) return experts().finish(x1_MC, s.experts);
     const at::Tensor a_MI = config.activation == spec::Activation::Silu
                                 ? ops::swiglu(s.gate_up.gate_up_MJ, s.gate_up)
                                 : ops::geglu(s.gate_up.gate_up_MJ);
@@ -243,6 +267,12 @@ at::Tensor Layer::activation_backward(const at::Tensor& ddown_MC, LayerSaved& s,
 // Takes dy_MC, the gradient of the layer's output. Returns the gradient of the second norm's input.
 at::Tensor Layer::mlp_backward(const at::Tensor& dy_MC, LayerSaved& s, const Contribute& input,
                                const Contribute& weight_half) const {
+    if (places.router >= 0) {
+        const at::Tensor dh2_MC =
+            experts().backward(dy_MC, norm_again(places.norm2, s.norm2),
+                               std::exchange(s.experts, {}), balance.factor, weight_half);
+        return norm_backward(places.norm2, dh2_MC, s.norm2, dy_MC, input);
+    }
     at::Tensor ddown_MC = dy_MC;
     if (places.post_norm2 >= 0)
         ddown_MC = norm_backward(places.post_norm2, dy_MC, s.post_norm2, {}, input);

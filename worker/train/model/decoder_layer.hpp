@@ -14,6 +14,7 @@
 
 #include "worker/train/model/chunk_spec.hpp"
 #include "worker/train/model/context.hpp"
+#include "worker/train/model/experts.hpp"
 #include "worker/train/model/linear.hpp"
 #include "worker/train/model/parameters.hpp"
 #include "worker/train/ops/attention.hpp"
@@ -31,6 +32,7 @@ struct LayerSaved {
     ops::RmsNormSaved post_norm1;
     ops::RmsNormSaved norm2;
     ops::SwigluSaved gate_up;
+    ExpertsSaved experts;  // in place of gate_up
     ops::RmsNormSaved post_norm2;
     bool is_dropped = false;  // true: restore() must run before backward
 };
@@ -59,6 +61,7 @@ struct Layer {
     // Dropout of the input of the LoRA factors. Each linear layer sets first_column and columns
     Dropout dropout = {};
     RowLengths* lengths = nullptr;  // row lengths for DoRA (linear.hpp)
+    Balance balance = {};           // how the micro-batch counts in the balance loss
 
     // Returns the layer's output. Requires that the rows are whole sequences of `positions` rows.
     at::Tensor forward(const at::Tensor& x_MC, std::int64_t positions, LayerSaved& saved) const;
@@ -95,6 +98,8 @@ struct Layer {
     at::Tensor add_product(const at::Tensor& past_MC, const at::Tensor& in_MX, const Linear& matrix,
                            int post_norm, ops::RmsNormSaved& saved, const ops::Place& place) const;
     at::Tensor add_mlp(const at::Tensor& x1_MC, LayerSaved& saved) const;
+    void begin_mlp(const at::Tensor& h2_MC, LayerSaved& saved, const ops::Place& place) const;
+    Experts experts() const;
     void drop(LayerSaved& saved) const;
     Dropout dropout_of(int weight, families::Split split) const;
     Linear linear(int weight, int bias, families::Split split,

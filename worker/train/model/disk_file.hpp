@@ -6,7 +6,7 @@
 
 namespace roll::train {
 
-// The data that is kept, for messages to the user.
+// Describes the data that is kept in a file, for messages to the user.
 struct Offloaded {
     const char* key;   // the key of the job, such as train.optimizer.offload
     const char* what;  // name of the data, such as "optimizer state"

@@ -18,7 +18,7 @@ struct Dropout {
     std::uint64_t seed = 0;
     std::int64_t first_row = 0;  // same as Microbatch::first_row
     std::int64_t layer = 0;
-    // For each row, its number after first_row (int64, on the CPU); undefined: the rows are
+    // For each row, its number, counted from first_row (int64, on the CPU); undefined: the rows are
     // numbered from 0
     at::Tensor number_M = {};
     // The tensor is columns [first_column, first_column + C) of a whole tensor with `columns`

@@ -16,7 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Places in the file begin at multiples of this number of bytes, the page size of most machines.
+// In the file, the bytes of each stored tensor begin at a multiple of this number of bytes. This is
+// the page size of most machines.
 constexpr std::int64_t kPage = 4096;
 
 // A store in a file. The store reads and writes the file with system calls, and does not map the

@@ -19,8 +19,8 @@ std::int64_t aligned(std::int64_t numel, std::int64_t element_bytes) {
     return (numel + step - 1) / step * step;
 }
 
-// Returns packed bytes as elements of `type`, without a conversion, so that one transfer can carry
-// all weights of a unit.
+// Returns the bytes of a packed weight as elements of `type`, without a conversion, so that one
+// transfer can carry all weights of a unit. Returns a weight that is not packed unchanged.
 at::Tensor elements_of(const at::Tensor& weight, at::ScalarType type) {
     return weight.scalar_type() == at::kByte ? weight.view(type) : weight;
 }

@@ -14,8 +14,8 @@
 namespace roll::train {
 namespace {
 
-// Returns a copy of `share_V` that keeps only the most likely tokens: as few as have a total
-// probability of at least top_p. The other tokens have probability 0.
+// Returns a copy of `share_V` that keeps only the most likely tokens: the smallest number of them
+// whose total probability is at least top_p. The other tokens have probability 0.
 at::Tensor likeliest(const at::Tensor& share_V, double top_p) {
     auto [sorted_V, token_V] = share_V.sort(/*stable=*/true, /*dim=*/0, /*descending=*/true);
     const at::Tensor before_V = sorted_V.cumsum(0) - sorted_V;

@@ -105,7 +105,7 @@ std::unique_ptr<KeptBytes> HostStore::keep(const at::Tensor& bytes_N) {
         const c10::StreamGuard on_copies(*stream_);
         host_N.copy_(bytes_N, /*non_blocking=*/true);
     }
-    // the allocator waits for the copy before it reuses this memory
+    // makes the allocator wait for the copy before it reuses this memory
     bytes_N.record_stream(*stream_);
     return std::make_unique<InHost>(shared_from_this(), std::move(block_N), bytes);
 }
@@ -124,8 +124,8 @@ at::Tensor HostStore::copy_back(const at::Tensor& host_N, std::optional<c10::Eve
 
 void HostStore::wait_for(const at::Tensor& bytes_N, c10::Event& done) const {
     done.block(computation());
-    // the allocator must also wait for the computation, because the memory belongs to the stream of
-    // the copies
+    // makes the allocator wait for the computation, too, because this memory belongs to the stream
+    // of the copies
     bytes_N.record_stream(computation());
 }
 

@@ -38,9 +38,13 @@ LayerPlaces layer_places(const spec::ModelConfig& c, std::int64_t layer) {
     take_lora({Out});
     places.post_norm1 = take(c.post_norms);
     places.norm2 = take(true);
-    places.gate_up = take(true);
+    const bool is_dense = c.experts == 0;
+    places.router = take(!is_dense);
+    places.experts = is_dense ? -1 : next;
+    if (!is_dense) next += static_cast<int>(2 * c.experts);
+    places.gate_up = take(is_dense);
     take_lora({Gate, Up});
-    places.down = take(true);
+    places.down = take(is_dense);
     take_lora({Down});
     places.post_norm2 = take(c.post_norms);
     places.count = next;

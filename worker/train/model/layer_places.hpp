@@ -14,6 +14,9 @@ namespace roll::train {
 struct LayerPlaces {
     int norm1, qkv, qkv_bias, q_norm, k_norm, out, out_bias, post_norm1;
     int norm2, gate_up, down, post_norm2;
+    // the router, and the first expert's gate and up weight; the down weight and the weights of the
+    // next experts follow
+    int router, experts;
     std::array<int, spec::kLoraPlaces.size()> lora_a, lora_b,
         magnitude;  // indexed by spec::LoraPlace
     int count;      // number of parameters of a layer

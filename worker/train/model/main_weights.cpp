@@ -83,7 +83,7 @@ void set_halves(const Parameters& p, std::size_t i, std::int64_t begin,
                 std::span<const float> written) {
     const std::int64_t row = c10::multiply_integers(p.specs[i].sizes) / p.specs[i].sizes[0],
                        end = begin + std::ssize(written);
-    // Address of the whole weight's first row; this rank may not store that row
+    // Address of the whole weight's first row, even if this rank does not store that row
     auto* const high =
         p.weight[i].data_ptr<at::BFloat16>() - (p.is_split[i] ? p.own[i].begin * row : 0);
     const bool is_base = p.specs[i].lora == LoraRole::Base;

@@ -56,7 +56,7 @@ void take_tokenizer(ModelSetup& setup, const fs::path& directory) {
 }
 
 // Sets the tokenizer: the byte tokenizer, or the tokenizer of the directory that the job names. If
-// that directory has no tokenizer, uses the first checkpoint that has one.
+// that directory has no tokenizer, sets the tokenizer of the first checkpoint that has one.
 void find_tokenizer(ModelSetup& setup, const spec::TrainSpec& spec,
                     const std::vector<fs::path>& checkpoints) {
     const bool models_own = spec.tokenizer == spec.model.from;
@@ -342,7 +342,10 @@ plan::Untrained untrained_of(const spec::TrainSpec& spec, const spec::ModelConfi
         const bool looked_up = one.name.starts_with("embedding.") && !model.tied;
         const bool keeps = one.frozen || matches_any(spec.model.freeze, one.name);
         if (one.sizes.size() < 2 || looked_up || !keeps) continue;
-        untrained.elements += c10::multiply_integers(one.sizes);
+        const bool is_expert = one.name.find(".experts.") != std::string::npos;
+        const std::int64_t elements = c10::multiply_integers(one.sizes);
+        untrained.elements +=
+            is_expert ? elements * model.experts_per_token / model.experts : elements;
     }
     return untrained;
 }

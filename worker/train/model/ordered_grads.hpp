@@ -24,7 +24,7 @@ class OrderedGrads {
 
     // Adds contribution number `use` of a micro-batch to the parameter's gradient. If the
     // contribution is early, keeps `add` for a later call of this function, which then calls `add`.
-    // The bits that `add` computes must not depend on the time. If the parameter is frozen, drops
+    // Therefore, `add` must compute the same bits at any time. If the parameter is frozen, drops
     // the contribution without calling `add`. Calls `ready` once for each contribution that is
     // added or dropped in this call.
     void add(int parameter, int microbatch, int use, AddGrad add, const GradReady& ready);

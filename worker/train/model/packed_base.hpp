@@ -8,11 +8,12 @@
 namespace roll::train {
 
 // Returns the weight of parameter `i` in the type of the computation. For a packed weight, the
-// result is a new tensor with the unpacked values. Otherwise, the result is `weight`.
+// result is a new tensor with the unpacked values. Otherwise, the result is Parameters::weight[i].
 at::Tensor weight_of(const Parameters& parameters, std::size_t i);
 
-// Returns the number of elements that a row of the parameter takes in `weight`. A packed row counts
-// in elements of `element_bytes` bytes, the size of the elements of flat_weight.
+// Returns the number of elements of one row of the parameter in Parameters::weight. For a packed
+// row, this is the number of its bytes divided by `element_bytes`, the size of an element of
+// flat_weight.
 std::int64_t row_elements(const ParameterSpec& spec, std::int64_t element_bytes);
 
 }  // namespace roll::train

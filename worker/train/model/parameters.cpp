@@ -89,7 +89,8 @@ void pack_base(std::vector<ParameterSpec>& specs, const spec::ModelConfig& c) {
 void add_layer(std::vector<ParameterSpec>& specs, const spec::ModelConfig& c, std::int64_t layer) {
     const std::string prefix = "decoder.layers." + std::to_string(layer) + ".";
     const std::int64_t qkv = (c.heads + 2 * c.kv_heads) * c.head_dim;
-    const auto add = [&](const char* name, std::vector<std::int64_t> sizes, double start = -1) {
+    const auto add = [&](const std::string& name, std::vector<std::int64_t> sizes,
+                         double start = -1) {
         specs.push_back({prefix + name, std::move(sizes), 1, start});
     };
     const double one = norm_start(c);
@@ -104,6 +105,16 @@ void add_layer(std::vector<ParameterSpec>& specs, const spec::ModelConfig& c, st
     if (c.out_bias) add("self_attention.linear_proj.bias", {c.hidden}, 0);
     add_lora_factors(specs, c, layer, prefix + "self_attention.linear_proj", {Out});
     if (c.post_norms) add("self_attention.linear_proj.post_layernorm.weight", {c.hidden}, one);
+    if (c.experts > 0) {
+        add("pre_mlp_layernorm.weight", {c.hidden}, one);
+        add("mlp.router.weight", {c.experts, c.hidden});
+        for (std::int64_t expert = 0; expert < c.experts; ++expert) {
+            const std::string of = "mlp.experts.local_experts." + std::to_string(expert);
+            add(of + ".linear_fc1.weight", {2 * c.intermediate, c.hidden});
+            add(of + ".linear_fc2.weight", {c.hidden, c.intermediate});
+        }
+        return;
+    }
     add("mlp.linear_fc1.layer_norm_weight", {c.hidden}, one);
     add("mlp.linear_fc1.weight", {2 * c.intermediate, c.hidden});
     add_lora_factors(specs, c, layer, prefix + "mlp.linear_fc1", {Gate, Up});
@@ -217,10 +228,32 @@ void allocate_packed(Parameters& p) {
     }
 }
 
+// Makes the main weights that are tensors of their own. On a GPU, those of the offloaded parameters
+// are outside the device's memory.
+void allocate_main(Parameters& p, const InitOptions& options, const at::TensorOptions& kind,
+                   Pages pages) {
+    const std::size_t outside = options.device.is_cpu() ? 0 : p.offloaded;
+    std::int64_t offloaded = 0, size = 0;
+    for (std::size_t i = 0; i < p.specs.size(); ++i)
+        (i < outside ? offloaded : size) +=
+            c10::multiply_integers(rows_sizes(p.specs[i], p.own[i].count));
+    p.flat_main = lazy_zeros(size, kind, pages);
+    if (outside > 0) p.flat_main_offloaded = p.state_memory(offloaded, kind);
+    const auto views = [&](const at::Tensor& flat, bool is_outside) {
+        return views_with(p.specs, flat, [&](std::size_t i) {
+            return (i < outside) == is_outside ? std::optional(p.own[i].count) : std::nullopt;
+        });
+    };
+    p.main = views(p.flat_main, false);
+    if (outside == 0) return;
+    const std::vector<at::Tensor> others = views(p.flat_main_offloaded, true);
+    std::copy_n(others.begin(), outside, p.main.begin());
+}
+
 void allocate(Parameters& p, const InitOptions& options) {
     std::int64_t own = 0, trained = 0, stored = 0;
-    // `has_gaps`: frozen parameters have gradients. `has_base`: LoRA's base has main weights. These
-    // gradients and weights are never used.
+    // `has_gaps`: some parameters are frozen, and their gradients are never used. `has_base`: LoRA
+    // has a base, and the base's main weights are never used. Small pages save the memory of both.
     bool has_gaps = false, has_base = false;
     for (std::size_t i = 0; i < p.specs.size(); ++i) {
         const auto size = c10::multiply_integers(rows_sizes(p.specs[i], p.own[i].count));
@@ -248,9 +281,7 @@ void allocate(Parameters& p, const InitOptions& options) {
         p.flat_rest = lazy_zeros(own, kind.dtype(at::kShort), main_pages);
         p.rest = own_views(p, p.flat_rest);
     } else {
-        const bool offloads = p.state_memory && !options.device.is_cpu();
-        p.flat_main = offloads ? p.state_memory(own, main) : lazy_zeros(own, main, main_pages);
-        p.main = own_views(p, p.flat_main);
+        allocate_main(p, options, main, main_pages);
     }
     if (!options.gradients) return;
     if (options.stages_gradients) {
@@ -356,6 +387,8 @@ Parameters make_parameters(std::vector<ParameterSpec> specs, const InitOptions& 
     p.specs = std::move(specs);
     p.is_shared = options.owners > 1;
     p.state_memory = options.state_memory;
+    if (p.state_memory)
+        p.offloaded = options.offloaded_count ? options.offloaded_count(p.specs) : p.specs.size();
     for (const ParameterSpec& spec : p.specs) {
         p.own.push_back(layout::own_rows(spec.sizes[0], options.owners, options.owner));
         p.is_split.push_back(options.splits_weights && is_splittable(spec));

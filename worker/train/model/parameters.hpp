@@ -55,17 +55,20 @@ struct Parameters {
     std::vector<ParameterSpec> specs;
     at::Tensor flat_weight, flat_packed;  // flat_packed: the packed weights, as bytes
     at::Tensor flat_main;                 // main weights; undefined if flat_rest is defined
+    at::Tensor flat_main_offloaded;       // main weights that are outside a GPU's memory
     at::Tensor flat_rest, flat_grad;
     std::vector<at::Tensor> weight, main, rest, grad;
     std::vector<layout::Rows> own;  // the rows that this rank updates
     bool is_shared = false;         // true: other ranks update other rows
     std::vector<bool> is_split;     // per parameter; true: other ranks store other rows of `weight`
-    // Gradients of the rows `own`: views of `grad` or, with a stage (GradStage), tensors of trained
-    // parameters. With a stage, a tensor of `grad` exists only while the stage provides its memory.
+    // Gradients of the rows `own`. Without a stage (GradStage), they are views of `grad`. With a
+    // stage, they are views of flat_own_grad; those of frozen parameters are undefined. A tensor
+    // of `grad` then exists only while the stage provides its memory.
     std::vector<at::Tensor> own_grad;
     at::Tensor flat_own_grad;  // undefined unless gradients are staged
     GradStage* stage = nullptr;
-    StateMemory state_memory = {};  // allocates optimizer state; empty: in the device's memory
+    StateMemory state_memory = {};  // allocates the optimizer state of the first `offloaded`
+    std::size_t offloaded = 0;      // number of parameters whose state is outside the device
 };
 
 // Returns true if ZeRO-3 splits the parameter: all except vectors and LoRA's factors are split.
@@ -121,6 +124,7 @@ struct InitOptions {
     bool stages_gradients = false;  // true: a GradStage, set by the caller, allocates the gradients
     bool splits_weights = false;    // true: a rank stores only its own rows; needs stages_gradients
     StateMemory state_memory = {};  // see Parameters::state_memory
+    OffloadedCount offloaded_count = {};  // empty: with state_memory, all parameters
 };
 
 // Copy this rank's part of a parameter between `own` (spec.sizes) and the whole tensor.

@@ -18,8 +18,8 @@ SavedRoom::SavedRoom(const Parameters& p, const std::vector<int>& first)
         return numel * static_cast<std::int64_t>(p.flat_grad.element_size());
     };
     gradients_ = static_cast<std::byte*>(p.flat_grad.data_ptr());
-    // All layers have the same parameter sizes, because the gradients' memory is not used with
-    // LoRA.
+    // All layers have parameters of the same sizes. Only LoRA could make the sizes differ. With
+    // LoRA, parameters are frozen, so this code is not reached.
     room_.emplace(bytes(0, first[0]), bytes(first[0], first[1]), layers_);
 }
 

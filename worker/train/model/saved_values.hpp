@@ -8,7 +8,7 @@
 
 namespace roll::train {
 
-// Return the places of all tensors, always in the same order. Some tensors may be undefined.
+// Return pointers to all tensors, always in the same order. Some tensors may be undefined.
 std::vector<at::Tensor*> values_of(LayerSaved& saved);
 std::vector<at::Tensor*> values_of(ops::RmsNormSaved& norm, ops::CrossEntropySaved& loss);
 

@@ -6,6 +6,7 @@
 
 #include "worker/train/model/chunk_spec.hpp"
 #include "worker/train/model/context.hpp"
+#include "worker/train/model/experts.hpp"
 #include "worker/train/model/row_split.hpp"
 #include "worker/train/ops/values.hpp"
 
@@ -20,9 +21,11 @@ struct SequenceRows {
     std::int64_t first_row = 0;  // same as Microbatch::first_row
     ContextGroup context = {};
     at::Tensor number_M = {};  // same as ContextRows::number_M
+    Balance balance = {};      // only in training
 };
 
-// Makes the SequenceRows of micro-batches. Keeps the angles for the latest length of sequences.
+// Makes the SequenceRows of micro-batches. Keeps the angles, and computes them again only if the
+// length of the sequences changes.
 class SequenceTable {
   public:
     // `rows`: the rows of this rank. `cp`: as in Chunk. `angles`: type and device of the angles.

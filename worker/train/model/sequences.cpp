@@ -28,6 +28,12 @@ PairBatch batch_of(const spec::PreferenceSpec& spec, const Microbatch& data,
 
 }  // namespace
 
+Balance balance_of(const spec::ModelConfig& config, const Microbatch& data, const LossRule& rule) {
+    if (config.experts == 0) return {};
+    const double scale = rule.scale * data.targets_BT.ne(ops::kIgnored).sum().item<double>();
+    return {scale, config.balance_loss * scale, rule.loads};
+}
+
 std::vector<double> sequence_sums(const Microbatch& data, const at::Tensor& row_M) {
     const auto* rows = row_M.const_data_ptr<double>();
     std::vector<double> sums(data.segments.size());

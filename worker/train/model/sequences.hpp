@@ -9,6 +9,7 @@
 #include "common/spec/train/preference.hpp"
 #include "common/spec/train/token_loss.hpp"
 #include "worker/train/model/chunk_spec.hpp"
+#include "worker/train/model/experts.hpp"
 #include "worker/train/objective/preference.hpp"
 
 namespace roll::train {
@@ -21,14 +22,18 @@ struct LossRule {
     spec::TokenLossSpec tokens = {};
     std::uint64_t seed = 0;  // seed of the noise
     const spec::PreferenceSpec* preference = nullptr;
-    PairScale pairs = {};  // factors of the loss; used only if `preference` is not null
-    double kl = 0;         // divergence from the reference model (PairBatch::kl)
+    PairScale pairs = {};          // factors of the loss; used only if `preference` is not null
+    double kl = 0;                 // divergence from the reference model (PairBatch::kl)
+    ExpertLoads* loads = nullptr;  // counts the rows of experts; null: they are not counted
 };
 
 // Returns the number of pairs, or of labelled answers, in the micro-batch.
 inline std::int64_t samples_in(const spec::PreferenceSpec& spec, const Microbatch& data) {
     return spec.is_unpaired() ? std::ssize(data.labels) : std::ssize(data.segments) / 2;
 }
+
+// Returns how a micro-batch counts in the balance loss: by its part of the loss's targets.
+Balance balance_of(const spec::ModelConfig& config, const Microbatch& data, const LossRule& rule);
 
 // Returns, for each sequence, the sum of its elements of `row_M` (doubles on the CPU).
 std::vector<double> sequence_sums(const Microbatch& data, const at::Tensor& row_M);

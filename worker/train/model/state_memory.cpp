@@ -136,7 +136,8 @@ void fetch_after(std::span<const at::Tensor> states, std::int64_t begin, std::in
 void let_go(std::span<const at::Tensor> states, std::int64_t begin, std::int64_t count) {
     for_bytes(states, begin, count, [](const StateFile& file, std::size_t first, std::size_t size) {
         const PageRange pages = pages_of(file, first, size);
-        // Unmap first: the kernel learns of most changes to a page only when it unmaps the page.
+        // Unmap the pages first. Before that, the kernel does not know of most changes to a page,
+        // and would not write them.
         ::madvise(file.memory + pages.begin, pages.size, MADV_DONTNEED);
         if (pages.size >= kLeast)
             ::sync_file_range(file.file.descriptor(), static_cast<off_t>(pages.begin),

@@ -29,6 +29,11 @@ at::Tensor lazy_zeros(std::int64_t size, const at::TensorOptions& options,
 // Returns a tensor of `size` zeros for optimizer state. Throws RankFailure or OutOfMemory.
 using StateMemory = std::function<at::Tensor(std::int64_t size, const at::TensorOptions& options)>;
 
+// Returns how many parameters of a chunk, from the first on, have their state outside the memory of
+// the device.
+struct ParameterSpec;
+using OffloadedCount = std::function<std::size_t(std::span<const ParameterSpec>)>;
+
 // Returns memory in files on the file system of `folder`. A file has no name in the folder, so it
 // disappears with the process. The disk space of the file is reserved when the file is made. Throws
 // RankFailure(refused) if there is no space.

@@ -8,10 +8,10 @@
 
 namespace roll::train {
 
-// Returns the teacher of a job. Throws RankFailure(invalid) if the teacher has another vocabulary
-// or tokenizer than the trained model, or if top_k exceeds the vocabulary. Also throws it if the
-// tensor-parallel ranks cannot share the teacher's tensors. The message has the sizes or numbers
-// that do not fit.
+// Returns the teacher of a job. Throws RankFailure(invalid) if the teacher is a reward model, if it
+// has another vocabulary or tokenizer than the trained model, if top_k exceeds the vocabulary, or
+// if the tensor-parallel ranks cannot share the teacher's tensors. The message says what does not
+// fit.
 ModelSetup setup_teacher(const spec::TrainSpec& spec, const ModelSetup& model);
 
 // Returns the teacher's layers on a rank. The layers are divided among the pipeline stages as

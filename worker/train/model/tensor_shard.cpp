@@ -65,11 +65,14 @@ TensorShard tensor_shard(const spec::ModelConfig& config, const std::string& nam
     const NativeTensor tensor = native_of(config, name, sizes);
     const auto is = [&](const char* suffix) { return name.ends_with(suffix); };
     const bool of_heads = is("q_layernorm.weight") || is("k_layernorm.weight");
+    // each rank has only a part of the outputs of the experts, and so of the weights' gradients
+    const bool of_router = is("mlp.router.weight");
     // With sequence parallelism, linear_proj.bias is not partial, because each rank gets the
     // gradients of all rows.
     const bool of_lora = name.find(".lora_") != std::string::npos;
-    // The score is not partial either, because its gradients also have all rows.
-    const bool partial = of_heads || of_lora ||
+    // The score layer's weight is not partial either: each rank computes its gradient from all
+    // rows.
+    const bool partial = of_heads || of_lora || of_router ||
                          (chunk.sequence && !is("linear_proj.bias") && name != families::kScore);
     if (tensor.split == Split::None) return {sizes, {}, partial};
     const bool vocabulary = is("word_embeddings.weight") || is("output_layer.weight");

@@ -1,5 +1,5 @@
 // Determines which part of a parameter one rank of a tensor-parallel group holds. worker/layout
-// defines the parts, so a checkpoint of any layout names the same parts.
+// computes the parts. It also computes the parts of the tensors in checkpoints.
 #pragma once
 
 #include <cstdint>

@@ -44,8 +44,8 @@ class TextDecoder {
     struct LayerCache {
         at::Tensor k_GSD, v_GSD;
     };
-    // The cache of one of this rank's parts. The row lengths are those of weights with DoRA; the
-    // weights do not change while the object exists.
+    // The cache of one of this rank's parts. `lengths`: the row lengths of the weights with DoRA.
+    // They are computed only once, because the weights do not change while the object exists.
     struct PartCache {
         ops::RopeTable table;
         std::vector<LayerCache> layers;

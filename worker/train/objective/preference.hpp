@@ -58,9 +58,9 @@ struct PairBatch {
     std::span<const double> margins = {};  // only for `reward`: margin of each pair; empty: all 0
 };
 
-// The factors of a batch's sums in its loss: 1 / the number of pairs or labelled answers, and 1 /
-// the number of tokens of the chosen answers. The numbers are counted over all micro-batches of all
-// replicas.
+// The loss of a batch multiplies sums by these factors: 1 / the number of pairs or labelled
+// answers, and 1 / the number of tokens of the chosen answers. The numbers are counted over all
+// micro-batches of all replicas.
 struct PairScale {
     double pair = 0;
     double token = 0;

@@ -59,7 +59,7 @@ at::Tensor statistics(const at::Tensor& l_RV, const at::Tensor& target_R, const 
     return own_RN;
 }
 
-// Returns logits in float32 or float64 on every device. wide() widens on CPUs only.
+// Returns logits in float32 or float64 on every device, unlike wide(), which widens only on a CPU.
 at::Tensor in_floats(const at::Tensor& l_RV) {
     return l_RV.scalar_type() == at::kDouble ? l_RV : l_RV.to(at::kFloat);
 }

@@ -9,9 +9,9 @@
 namespace roll::train {
 namespace {
 
-// The regularization constants of the paper, with transformers' defaults. kSquareLeast is the lower
-// bound of a squared gradient. kScaleLeast is the lower bound of a parameter's root mean square, by
-// which the learning rate is multiplied.
+// The regularization constants of the paper, with transformers' defaults. kSquareLeast is added to
+// each squared gradient. The learning rate is multiplied by the root mean square of a parameter;
+// kScaleLeast is the lower bound of this root mean square.
 constexpr double kSquareLeast = 1e-30, kScaleLeast = 1e-3;
 
 // Returns, for each row of a whole parameter, the index of the HuggingFace module to which the row

@@ -45,8 +45,9 @@ Factors<W> factors_of(const Update& update) {
             static_cast<std::uint32_t>(update.steps) * 0xC2B2AE3DU};
 }
 
-// random_bits() for tensors of int64. `element` is not negative. Each factor of a product is the
-// signed number with the same 32 bits, so that no product overflows.
+// random_bits() for tensors of int64. `element` is not negative. Each constant factor is replaced
+// by the signed number with the same 32 bits. Its absolute value is smaller, so that no product
+// overflows.
 at::Tensor random_bits_on_gpu(std::uint32_t key, const at::Tensor& element) {
     constexpr std::int64_t kMask = 0xFFFFFFFF;
     const auto times = [](const at::Tensor& x, std::uint32_t factor) {

@@ -18,8 +18,8 @@ void start_average(const Parameters& parameters, std::size_t i, const at::Tensor
 void update_average(const Parameters& parameters, std::size_t i, const at::Tensor& average,
                     double decay);
 
-// Exchanges the weights and the average. On a GPU, the weights with which the model computes do not
-// change.
+// Exchanges the main weights and the average. If the main weights are a tensor of their own, the
+// weights with which the model computes do not change.
 void swap_average(const Parameters& parameters, std::size_t i, const at::Tensor& average);
 
 }  // namespace roll::train

@@ -42,8 +42,8 @@ struct GpuTables {
     GpuCodes first, second;
 };
 
-// The moments of a block of elements after an update. `scale`: the index of the scales of each
-// element.
+// The moments of a block of elements after an update. `scale`: for each element, the index of the
+// block of kCodeBlock elements whose scale it uses.
 struct Moments {
     Moments(const Update& u, const layout::Part& block, const GpuTables& tables) {
         const Parameters& p = u.parameters;

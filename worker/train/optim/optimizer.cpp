@@ -28,9 +28,9 @@ std::optional<StateForm> form_of(const ParameterSpec& parameter, const spec::Opt
 // state.
 StateTensors make_state(const Parameters& p, const spec::OptimizerSpec& options,
                         std::string_view ending) {
-    StateTensors state{ending, {}, std::vector<at::Tensor>(p.specs.size())};
+    StateTensors state{ending, {}, {}, std::vector<at::Tensor>(p.specs.size())};
     std::vector<std::vector<std::int64_t>> sizes(p.specs.size());
-    std::int64_t size = 0;
+    std::int64_t offloaded = 0, size = 0;
     at::ScalarType type = main_type(p);
     for (std::size_t i = 0; i < p.specs.size(); ++i) {
         const auto form = form_of(p.specs[i], options, ending);
@@ -38,15 +38,18 @@ StateTensors make_state(const Parameters& p, const spec::OptimizerSpec& options,
         if (form->type == StateType::Code) type = at::kByte;
         if (form->type == StateType::Bf16) type = at::kBFloat16;
         sizes[i] = form->whole.empty() ? own_rows(p, i, p.weight[i]).sizes().vec() : form->whole;
-        size += c10::multiply_integers(sizes[i]);
+        (i < p.offloaded ? offloaded : size) += c10::multiply_integers(sizes[i]);
     }
     const at::TensorOptions kind = p.flat_weight.options().dtype(type);
-    state.flat = p.state_memory ? p.state_memory(size, kind) : lazy_zeros(size, kind);
+    if (p.offloaded > 0) state.offloaded = p.state_memory(offloaded, kind);
+    state.flat = lazy_zeros(size, kind);
     std::int64_t begin = 0;
     for (std::size_t i = 0; i < p.specs.size(); ++i) {
+        if (i == p.offloaded) begin = 0;
         if (sizes[i].empty()) continue;
         const std::int64_t count = c10::multiply_integers(sizes[i]);
-        state.of[i] = state.flat.narrow(0, begin, count).view(sizes[i]);
+        const at::Tensor& flat = i < p.offloaded ? state.offloaded : state.flat;
+        state.of[i] = flat.narrow(0, begin, count).view(sizes[i]);
         begin += count;
     }
     return state;
@@ -133,7 +136,7 @@ void Optimizer::step(double lr, double grad_scale) {
     if (on_gpu) update_adamw_on_gpu(lr);
     update_average();
     round_weights();
-    for (const StateTensors& kind : state_.kinds) let_go(kind.flat);
+    for (const StateTensors& kind : state_.kinds) let_go(kind.offloaded);
 }
 
 void Optimizer::start_average() {
@@ -190,7 +193,8 @@ void Optimizer::round_weights() {
     const Parameters& p = parameters_;
     if (p.flat_rest.defined() || p.flat_weight.is_same(p.flat_main)) return;
     at::Tensor flat = p.flat_weight;
-    if (!p.is_shared && !config_.lora.is_set()) return static_cast<void>(flat.copy_(p.flat_main));
+    const bool is_one = !p.is_shared && !config_.lora.is_set() && !p.flat_main_offloaded.defined();
+    if (is_one) return static_cast<void>(flat.copy_(p.flat_main));
     for (std::size_t i = 0; i < p.specs.size(); ++i)
         if (p.specs[i].lora != LoraRole::Base) own_rows(p, i, p.weight[i]).copy_(p.main[i]);
 }

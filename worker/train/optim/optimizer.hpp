@@ -20,7 +20,9 @@ namespace roll::train {
 // One kind of state, such as the first moments.
 struct StateTensors {
     std::string_view ending;  // ending of the state's tensor names in checkpoints
-    at::Tensor flat;          // the state of all parameters, concatenated in their order
+    // The state of all parameters, concatenated in their order. `offloaded` has the state that is
+    // outside the device's memory, and is undefined if there is none; `flat` has the other state.
+    at::Tensor offloaded, flat;
     // For each parameter, the state of this rank's own rows. If the state is not divided among
     // ranks (StateForm::whole), the whole state. Undefined if the parameter has no such state.
     std::vector<at::Tensor> of;

@@ -85,6 +85,31 @@ std::vector<StateForm> states_of(const spec::OptimizerSpec& options,
     return forms;
 }
 
+std::int64_t state_bytes(const spec::OptimizerSpec& options,
+                         std::span<const ParameterSpec> parameters, std::int64_t main,
+                         std::string_view ending) {
+    std::int64_t bytes = 0;
+    for (const ParameterSpec& one : parameters) {
+        if (one.frozen) continue;
+        for (const StateForm& form : states_of(options, one))
+            if (ending.empty() || form.ending == ending)
+                bytes += element_bytes(form.type, main) *
+                         c10::multiply_integers(form.whole.empty() ? one.sizes : form.whole);
+    }
+    return bytes;
+}
+
+std::size_t offloaded_count(const spec::OptimizerSpec& options,
+                            std::span<const ParameterSpec> parameters, std::int64_t main) {
+    if (options.offload == 1) return parameters.size();
+    const double least =
+        options.offload * static_cast<double>(state_bytes(options, parameters, main));
+    std::size_t count = 0;
+    for (double bytes = 0; count < parameters.size() && bytes < least; ++count)
+        bytes += static_cast<double>(state_bytes(options, parameters.subspan(count, 1), main));
+    return count;
+}
+
 std::vector<std::string_view> all_endings(const spec::OptimizerSpec& options) {
     using enum spec::OptimizerKind;
     std::vector<std::string_view> endings;

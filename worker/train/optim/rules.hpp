@@ -24,11 +24,11 @@ struct ParameterRule {
     friend bool operator==(const ParameterRule&, const ParameterRule&) = default;
 };
 
-// Returns the rule of a parameter. If neither a group nor an entry of optimizer.decays decides,
-// biases and other one-dimensional parameters do not decay. With kind Muon, Muon updates the
-// matrices of the layers, and AdamW updates all other parameters. With 8-bit states, AdamW updates
-// the embedding and parameters of fewer than 4,096 elements. LoRA+ multiplies the learning rate of
-// B by `lr_ratio`.
+// Returns the rule of a parameter. If no group and no entry of optimizer.decays says whether a
+// parameter decays, matrices decay, and biases and other one-dimensional parameters do not. With
+// kind Muon, Muon updates the matrices of the layers, and AdamW updates all other parameters. With
+// 8-bit states, AdamW updates the embedding and parameters of fewer than 4,096 elements. LoRA+
+// multiplies the learning rate of B by `lr_ratio`.
 ParameterRule rule_of(const spec::OptimizerSpec& options, const ParameterSpec& parameter,
                       double lr_ratio = 1);
 
@@ -63,6 +63,18 @@ std::vector<StateForm> states_of(const spec::OptimizerSpec& options,
 constexpr std::int64_t element_bytes(StateType type, std::int64_t main) {
     return type == StateType::Code ? 1 : type == StateType::Bf16 ? 2 : main;
 }
+
+// Returns the bytes of the optimizer state of `parameters` (states_of()). Counts only the kind of
+// state whose name has this ending; empty: all kinds. `main`: the bytes of a main weight.
+std::int64_t state_bytes(const spec::OptimizerSpec& options,
+                         std::span<const ParameterSpec> parameters, std::int64_t main,
+                         std::string_view ending = {});
+
+// Returns the number of parameters of a chunk, from the first on, whose state is outside the memory
+// of the device. This is the smallest number whose state has the share options.offload of the bytes
+// of all state. The shares of ranks that divide rows among them are about the same.
+std::size_t offloaded_count(const spec::OptimizerSpec& options,
+                            std::span<const ParameterSpec> parameters, std::int64_t main);
 
 // Returns the name endings (kAverage and so on) of all states that a parameter can have with these
 // options. The result has no duplicates.

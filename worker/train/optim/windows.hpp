@@ -28,8 +28,8 @@ void for_windows(std::span<const at::Tensor> states, std::int64_t numel, const B
     }
 }
 
-// Like for_windows(), for the blocks `parts` of this rank's own rows: calls body(blocks) with
-// blocks of consecutive rows of the parts. A vector is not divided.
+// Like for_windows(), for the blocks `parts` of this rank's own rows. Each call of body(blocks)
+// gets one block of consecutive rows of a part. A part of a vector is not divided.
 template <class Body>
 void for_row_windows(std::span<const at::Tensor> states, const std::vector<layout::Part>& parts,
                      const ParameterSpec& spec, const Body& body) {

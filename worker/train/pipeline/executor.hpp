@@ -1,6 +1,7 @@
 // Executes one rank's row of a pipeline schedule. This is the only loop that runs forward and
 // backward: with one stage or many, for training, for evaluation, and for the search for non-finite
-// values. The loop makes no decisions; plan::check() has shown that the schedule ends.
+// values. The loop only follows the schedule. It does not look for deadlocks, because plan::check()
+// has shown that the schedule has none.
 #pragma once
 
 #include <cstdint>

@@ -31,22 +31,6 @@ void count_replicas(const spec::TrainSpec& spec, std::int64_t own, std::int64_t 
     sent.weights = (replicas - 1) * (p.zero > 2 ? weights_sent * element : own * element / main);
 }
 
-// Returns the bytes that a rank of a stage sends to its context-parallel group in a step. The rank
-// sends its keys and values in forward, and again in backward. Then it sends the gradients of the
-// other ranks' keys and values, in a type of at least 32 bits. Recomputation of attention sends
-// keys and values once more.
-std::int64_t context_bytes(const spec::TrainSpec& spec, const spec::ModelConfig& model,
-                           const plan::Held& held) {
-    const plan::StagePart& part = *held.part;
-    const std::int64_t element = plan::element_bytes(spec.precision);
-    const std::int64_t above = part.layers - part.below;  // number of layers with a backward
-    const auto again = std::ranges::count_if(held.recompute, &plan::LayerRecompute::attention);
-    const std::int64_t each =
-        element * (part.layers + above + again) + plan::main_bytes(spec.precision) * above;
-    return (spec.parallel.cp - 1) * plan::rank_tokens(spec) * spec.microbatches() * 2 *
-           model.kv_heads / part.tp * model.head_dim * each;
-}
-
 }  // namespace
 
 plan::MemoryBytes JobCost::fullest() const {
@@ -63,7 +47,8 @@ JobCost job_cost(const spec::TrainSpec& spec, const spec::ModelConfig& model, bo
         job.memory.push_back(plan::memory_bytes(model, spec, held));
         job.sent.tensor =
             std::max(job.sent.tensor, plan::tensor_bytes(model, spec, *held.part, held.recompute));
-        job.sent.context = std::max(job.sent.context, context_bytes(spec, model, held));
+        job.sent.context = std::max(job.sent.context,
+                                    plan::context_bytes(model, spec, *held.part, held.recompute));
         const plan::Owned owned = held.owned.value_or(plan::Owned{});
         weights_sent = std::max(weights_sent, spec.microbatches() * owned.gathers + owned.updates);
     }

@@ -48,9 +48,9 @@ std::int64_t adafactor_bytes(const spec::TrainSpec& spec, const std::vector<Para
 }
 
 // Returns the bytes of offloaded state that an update on a CPU holds in memory: a window of each
-// kind of state, or the whole momentum of the matrix that Muon updates.
-std::int64_t window_bytes(const spec::TrainSpec& spec, const std::vector<ParameterSpec>& specs) {
-    if (!spec.optimizer.offload) return 0;
+// kind of state, or the whole momentum of the matrix that Muon updates. `specs`: the parameters
+// whose state is offloaded.
+std::int64_t window_bytes(const spec::TrainSpec& spec, std::span<const ParameterSpec> specs) {
     std::int64_t bytes = 0, largest = 0;
     for (const std::string_view ending : all_endings(spec.optimizer))
         bytes += std::min(plan::kOffloadWindow, state_bytes(spec, specs, ending));
@@ -104,15 +104,29 @@ std::vector<plan::ExchangeBucket> exchange_buckets(const spec::TrainSpec& job,
     return found;
 }
 
+// Returns the parameters of a chunk whose optimizer state is outside the device's memory.
+std::span<const ParameterSpec> offloaded(const spec::TrainSpec& spec,
+                                         std::span<const ParameterSpec> specs) {
+    return specs.first(offloaded_count(spec.optimizer, specs, plan::main_bytes(spec.precision)));
+}
+
+bool has_main(const ParameterSpec& spec) { return spec.lora != LoraRole::Base; }
+
 // Adds the part of one chunk's optimizer state that data-parallel rank `owner` of `owners` holds.
 void add_owned(plan::Owned& owned, const spec::TrainSpec& job,
                const std::vector<ParameterSpec>& specs, int owners, int owner) {
-    for (const ParameterSpec& spec : specs) {
+    const std::size_t outside = offloaded(job, specs).size();
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+        const ParameterSpec& spec = specs[i];
         const std::int64_t rows = layout::own_rows(spec.sizes[0], owners, owner).count;
         const std::int64_t own = c10::multiply_integers(spec.sizes) / spec.sizes[0] * rows;
+        const std::int64_t states = own_states(job, spec, rows);
         owned.all += own;
         if (!spec.frozen) owned.trained += own;
-        owned.states += own_states(job, spec, rows);
+        owned.states += states;
+        if (i >= outside) continue;
+        owned.outside.states += states;
+        if (has_main(spec)) owned.outside.main += own;
     }
 }
 
@@ -185,6 +199,10 @@ plan::Held held_by(int stage, const spec::TrainSpec& spec, const spec::ModelConf
         mark_frozen(specs, spec.model.freeze);
         held.frozen += numel(specs) - trainable_numel(specs);
         held.states = held.states.value_or(0) + state_numel(spec, specs);
+        const std::span<const ParameterSpec> outside = offloaded(spec, specs);
+        held.outside.states += state_numel(spec, outside);
+        for (const ParameterSpec& one : outside)
+            if (has_main(one)) held.outside.main += c10::multiply_integers(one.sizes);
         if (model.tied && chunk.post && !chunk.pre)
             held.copied_states = state_numel(spec, {&specs.back(), 1});
         if (i == 0) part.first_layer = chunk.layer_begin;
@@ -196,7 +214,7 @@ plan::Held held_by(int stage, const spec::TrainSpec& spec, const spec::ModelConf
         held.matrices = std::max(held.matrices, muon_numel(spec, specs));
         held.update_bytes =
             std::max(held.update_bytes, adafactor_bytes(spec, specs, on_gpu) +
-                                            (on_gpu ? 0 : window_bytes(spec, specs)));
+                                            (on_gpu ? 0 : window_bytes(spec, outside)));
         if (spec.parallel.zero > 0 && spec.parallel.replicas() > 1)
             buckets.push_back(exchange_buckets(spec, specs, chunk, on_gpu));
         chunks.push_back(std::move(specs));
@@ -223,16 +241,7 @@ std::vector<plan::Costs> costs_in_memory(const spec::TrainSpec& spec,
 
 std::int64_t state_bytes(const spec::TrainSpec& spec, std::span<const ParameterSpec> parameters,
                          std::string_view ending) {
-    const std::int64_t element = plan::main_bytes(spec.precision);
-    std::int64_t bytes = 0;
-    for (const ParameterSpec& one : parameters) {
-        if (one.frozen) continue;
-        for (const StateForm& form : states_of(spec.optimizer, one))
-            if (ending.empty() || form.ending == ending)
-                bytes += element_bytes(form.type, element) *
-                         c10::multiply_integers(form.whole.empty() ? one.sizes : form.whole);
-    }
-    return bytes;
+    return state_bytes(spec.optimizer, parameters, plan::main_bytes(spec.precision), ending);
 }
 
 std::int64_t state_numel(const spec::TrainSpec& spec, std::span<const ParameterSpec> parameters) {

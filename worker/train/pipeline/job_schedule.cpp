@@ -14,28 +14,47 @@
 
 namespace roll::train {
 
+namespace {
+
+// Throws RankFailure(invalid) if a rank would hold more activations than parallel.activation_limit.
+// `name`: what set the schedule.
+void check_activations(const spec::ParallelSpec& parallel, const plan::PipelineSchedule& schedule,
+                       const std::vector<plan::Costs>& costs, const std::string& name) {
+    if (parallel.activation_limit == 0) return;
+    const plan::ScheduleReport report = need(plan::check(schedule, costs));
+    const auto most = std::ranges::max_element(report.peak_bytes);
+    if (*most > parallel.activation_limit)
+        throw RankFailure(2, name + "rank " + std::to_string(most - report.peak_bytes.begin()) +
+                                 " would hold " + std::to_string(*most) +
+                                 " bytes of activations; parallel.activation_limit is " +
+                                 std::to_string(parallel.activation_limit) +
+                                 " bytes; raise the limit, set a smaller train.micro_batch_size, "
+                                 "or choose another schedule");
+}
+
+}  // namespace
+
 plan::PipelineSchedule schedule_for(const spec::ParallelSpec& parallel, std::int64_t microbatches,
                                     const std::vector<plan::Costs>& costs) {
-    if (parallel.schedule_file.empty())
-        return need(plan::schedule_of(parallel, microbatches, costs));
+    if (parallel.schedule_file.empty()) {
+        plan::PipelineSchedule schedule = need(plan::schedule_of(parallel, microbatches, costs));
+        check_activations(parallel, schedule, costs,
+                          std::string("parallel.schedule: ") + name_of(parallel.schedule) + ": ");
+        return schedule;
+    }
     const std::string name = "parallel.schedule_file: " + parallel.schedule_file + ": ";
     auto schedule =
         plan::schedule_from_csv(need(read_regular_file(parallel.schedule_file)), parallel.pp,
                                 parallel.vpp, static_cast<int>(microbatches));
     if (!schedule) throw RankFailure(2, name + schedule.error().message);
-    const plan::ScheduleReport report = need(plan::check(*schedule, costs));
-    const auto most = std::ranges::max_element(report.peak_bytes);
-    if (parallel.activation_limit > 0 && *most > parallel.activation_limit)
-        throw RankFailure(2, name + "rank " + std::to_string(most - report.peak_bytes.begin()) +
-                                 " would hold " + std::to_string(*most) +
-                                 " bytes of activations; parallel.activation_limit is " +
-                                 std::to_string(parallel.activation_limit) + " bytes");
+    need(plan::check(*schedule, costs));
+    check_activations(parallel, *schedule, costs, name);
     return *std::move(schedule);
 }
 
 JobPipeline job_pipeline(const spec::TrainSpec& spec, const spec::ModelConfig& config,
                          bool on_gpu) {
-    check_layout(spec, config);
+    check_layout(spec, config, on_gpu);
     const spec::ParallelSpec p = with_stages(spec, config);
     JobPipeline job;
     job.chunks = trained_chunks(config, stage_split(p), spec.model.freeze);
@@ -56,11 +75,15 @@ JobPipeline job_pipeline(const spec::TrainSpec& spec, const spec::ModelConfig& c
 
 TrainOptions train_options(const spec::TrainSpec& spec, const spec::ModelConfig& config) {
     TrainOptions options;
+    const std::int64_t main = plan::main_bytes(spec.precision);
     options.init = {.seed = spec.seed,
                     .std = config.init_std,
                     .dtype = dtype_of(spec.precision),
                     .draw = spec.model.from.empty(),
-                    .freeze = spec.model.freeze};
+                    .freeze = spec.model.freeze,
+                    .offloaded_count = [optimizer = spec.optimizer, main](const auto& specs) {
+                        return offloaded_count(optimizer, specs, main);
+                    }};
     options.optimizer = spec.optimizer;
     options.clip_grad = spec.optimizer.clip_grad;
     options.count_zeros = spec.metrics.grad_zeros;

@@ -13,7 +13,7 @@ namespace roll::train {
 namespace {
 
 // The best division of the first layers into a number of parts: the cost of its costliest part, and
-// the sum of the squares of all costs.
+// the sum of the squares of the costs of all parts.
 struct Division {
     double most = std::numeric_limits<double>::infinity(), squares = 0;
     std::size_t last_begin = 0;  // first layer of the last part

@@ -30,6 +30,12 @@ struct StepLimits {
 // The value that exceeded its limit in StepLimits; Loss if both values exceeded their limits.
 enum class TooHigh { None, Loss, GradNorm };
 
+// Means over the layers with experts and over the micro-batches. `loss`: the balance loss, without
+// its factor. `fullest`: the rows of the fullest expert / the mean over the experts.
+struct ExpertBalance {
+    double loss = 0, fullest = 0;
+};
+
 struct StepResult {
     double loss = 0;  // the value to minimize: the mean loss over all micro-batches and replicas
     double own_loss = 0;     // this replica's part of `loss`, before the sum over the replicas
@@ -52,6 +58,8 @@ struct StepResult {
     // mean divergence from the teacher (ops/teacher.hpp), with the weights of the loss; set only if
     // the job trains with a teacher
     std::optional<double> divergence = std::nullopt;
+    // set only if the model has experts
+    std::optional<ExpertBalance> experts = std::nullopt;
     // `reduced`: number of gradient elements whose sum over the replicas this rank has started.
     // `reduced_early`: number of these elements whose sum started before backward was complete.
     std::int64_t reduced = 0, reduced_early = 0;

@@ -17,6 +17,8 @@ enum Index : std::int64_t {
     Divergence,
     Squares,
     Zeros,
+    BalanceLoss,
+    FullestExpert,
     FirstPair,
     FirstExtra = FirstPair + std::int64_t{PairSums::kCount}
 };
@@ -28,6 +30,8 @@ at::Tensor encoded(const StepParts& parts, std::span<const double> extra) {
     number[Divergence] = parts.divergence;
     number[Squares] = parts.squares;
     number[Zeros] = parts.zeros;
+    number[BalanceLoss] = parts.balance;
+    number[FullestExpert] = parts.fullest;
     std::ranges::copy(parts.pairs.sums, number + FirstPair);
     std::ranges::copy(extra, number + FirstExtra);
     return numbers_N;
@@ -74,6 +78,8 @@ StepSums step_sums(const Groups& groups, const StepParts& own, bool shared,
     sums.extra_RN = all_RN.slice(1, FirstExtra);
     sums.whole = {.loss = loss_N[Loss].item<double>(),
                   .divergence = loss_N[Divergence].item<double>(),
+                  .balance = loss_N[BalanceLoss].item<double>(),
+                  .fullest = loss_N[FullestExpert].item<double>(),
                   .squares = gradient_DN[replica][Squares].item<double>(),
                   .zeros = gradient_DN[replica][Zeros].item<double>()};
     std::copy_n(loss_N.const_data_ptr<double>() + FirstPair, PairSums::kCount,

@@ -19,6 +19,7 @@ struct StepParts {
     // stages.
     double loss = 0, divergence = 0;
     PairSums pairs = {};
+    double balance = 0, fullest = 0;  // ExpertLoads of the stage
     // For the gradient elements that this rank counts (counted_parameters()): the sum of their
     // squares, and the number of zeros.
     double squares = 0, zeros = 0;

@@ -290,7 +290,11 @@ StepResult TrainStep::compute(std::span<const Microbatch> batch, double loss_sca
     StepResult result{.loss_scale = loss_scale};
     trace_.clear();
     std::vector<LossRule> rule = rules(batch, result.tokens);
-    for (LossRule& of_one : rule) scale(of_one, loss_scale);
+    loads_ = {};
+    for (LossRule& of_one : rule) {
+        scale(of_one, loss_scale);
+        of_one.loads = &loads_;
+    }
     std::vector<RankChunk> chunks;
     for (std::size_t i = 0; i < chunks_.size(); ++i) {
         buckets_[i].begin(schedule_.microbatches);
@@ -310,6 +314,8 @@ StepResult TrainStep::compute(std::span<const Microbatch> batch, double loss_sca
     for (GradBuckets& buckets : buckets_) buckets.finish();
     reduce_tied();
     StepParts own = own_loss(batch, rule, values);
+    own.balance = loads_.balance;
+    own.fullest = loads_.fullest;
     announce(spec::FaultPhase::Optimizer);
     own.squares = over_gradient(square_sum, true);
     if (options_.count_zeros) own.zeros = over_gradient(zero_count, false);
@@ -327,6 +333,11 @@ void TrainStep::conclude(StepResult& result, const StepParts& own, std::span<con
     result.grad_norm = std::sqrt(sums.whole.squares) / scale;
     if (options_.loss.has_teacher()) result.divergence = sums.whole.divergence / scale;
     if (options_.preference) result.pairs = sums.whole.pairs;
+    const spec::ModelConfig& config = chunks_.front().config();
+    const auto layers = static_cast<double>(config.layers);
+    const double blocks = layers * schedule_.microbatches * groups_.dp.size();
+    if (config.experts > 0)
+        result.experts = {sums.whole.balance / scale / layers, sums.whole.fullest / blocks};
     if (options_.count_zeros) result.grad_zeros = std::llround(sums.whole.zeros);
     // The replicas compute their norms from the same gradients. Processors with other vector widths
     // may add the last few numbers in another order, so the norms may differ by rounding.

@@ -134,6 +134,7 @@ class TrainStep {
     std::deque<GradBuckets> buckets_;
     std::deque<Optimizer> optimizers_;
     StepTrace trace_;
+    ExpertLoads loads_;                        // of the latest step
     std::vector<spec::FaultPhase> announced_;  // phases for which at_phase() was called
 };
 

@@ -16,8 +16,8 @@ std::vector<std::string> with_environment(std::vector<std::string> own);
 // The state of descriptor 3 of a child. roll-convert writes its reports to this descriptor.
 enum class Reports { Closed, Discarded };
 
-// Starts the command in its own process group, with the default signal handlers. The log is its
-// only open file. Returns the pid, or a negative error number.
+// Starts the command in its own process group, with the default signal handlers. The only open file
+// that the command inherits is the log. Returns the pid, or a negative error number.
 pid_t start_child(std::vector<std::string> command, std::vector<std::string> environment,
                   Reports reports = Reports::Closed);
 

@@ -1,6 +1,7 @@
 #include "worker/train/process/launch.hpp"
 
 #include "common/spec/check/context.hpp"
+#include "common/spec/check/experts.hpp"
 #include "common/spec/check/pipeline.hpp"
 #include "common/spec/check/tensor.hpp"
 #include "worker/train/process/failure.hpp"
@@ -48,7 +49,12 @@ void check_spec(const spec::TrainSpec& spec) {
                                    {.microbatches = spec.microbatches(), .rows = rows}));
 }
 
-void check_layout(const spec::TrainSpec& spec, const spec::ModelConfig& model) {
+void check_layout(const spec::TrainSpec& spec, const spec::ModelConfig& model, bool on_gpu) {
+    if (model.experts > 0) {
+        const bool compares = spec.objective == spec::Objective::Preference;
+        refuse(spec::expert_problems({compares ? spec::name_of(spec.preference.kind) : "",
+                                      spec.parallel.cp, spec.lora.is_set(), on_gpu}));
+    }
     std::vector<spec::Problem> problems =
         spec::tensor_problems(spec.parallel, spec::tensor_sizes(model));
     for (spec::Problem& problem : spec::pipeline_problems(spec.parallel, {.layers = model.layers}))

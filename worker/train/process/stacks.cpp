@@ -75,7 +75,7 @@ std::string stack_of(pid_t thread, const std::filesystem::path& task) {
     if (!came && wanted.exchange(false))
         return text + "  does not answer; it waits in the kernel function " +
                word_in(task / "wchan") + "\n";
-    // Leave out the first two frames: those of the signal handler and of the kernel's signal.
+    // Leave out the first two frames: the signal handler and the kernel's signal trampoline.
     constexpr int kOurs = 2;
     for (int i = kOurs; i < collected.count; ++i)
         text += "  #" + std::to_string(i - kOurs) + " " +

@@ -15,7 +15,7 @@ namespace {
 // ranks are powers of two. The minimum sizes are not powers of two, so that few numbers of ranks
 // divide a size by chance.
 constexpr std::int64_t kHidden = 18, kHeadDim = 6, kIntermediatePerRank = 5, kVocabulary = 53,
-                       kPositions = 11, kWindow = 3;
+                       kPositions = 11, kWindow = 3, kExperts = 5;
 // Soft caps that are small enough to affect the scores and logits of the small model.
 constexpr double kScoreCap = 2, kLogitCap = 5;
 
@@ -129,6 +129,7 @@ void cut_model(SmallJob& job, const spec::ParallelSpec& from, std::int64_t seq_l
     config.hidden = least_like(config.hidden, std::max<std::int64_t>(kHidden, to.replicas()),
                                from.replicas(), to.replicas());
     config.intermediate = to.tp * std::min(config.intermediate / from.tp, kIntermediatePerRank);
+    config.experts = std::min(config.experts, std::max(kExperts, config.experts_per_token + 1));
     config.vocab = least_like(config.vocab, std::max<std::int64_t>(kVocabulary, to.replicas()),
                               from.tp, to.tp);
     // Gemma multiplies the embedding by the square root of the hidden size, rounded to bfloat16
@@ -180,6 +181,7 @@ std::vector<Cut> cuts_of(const spec::TrainSpec& from_spec, const spec::ModelConf
         {"num_key_value_heads", number(from.kv_heads), number(to.config.kv_heads)},
         {"head_dim", number(from.head_dim), number(to.config.head_dim)},
         {"intermediate_size", number(from.intermediate), number(to.config.intermediate)},
+        {"num_experts", number(from.experts), number(to.config.experts)},
         {"vocab_size", number(from.vocab), number(to.config.vocab)},
         {"sliding_window", number(from.window), number(to.config.window)},
         {"attn_logit_softcapping", from.attention_soft_cap, to.config.attention_soft_cap},

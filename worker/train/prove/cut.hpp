@@ -30,9 +30,9 @@ struct SmallJob {
 // divide the size exactly, it does not divide the reduced size exactly either. A stage that has
 // more layers than another stage still has more. The small model keeps a layer of each kind that
 // the job's model has (sliding window, frozen or decayed parameters), if the small model has enough
-// layers. If the job has more than kRanksMax ranks, dp becomes 2. If the job then still has too
-// many ranks, tp becomes 2, and then pp is reduced. `schedule` is the job's schedule; the small job
-// requests the same schedule by name.
+// layers. If the job has more than kRanksMax ranks, dp becomes at most 2. If the job then still has
+// too many ranks, tp and then cp become at most 2, and finally pp is reduced. `schedule` is the
+// job's schedule; the small job requests the same schedule by name.
 SmallJob cut_job(const spec::TrainSpec& spec, const spec::ModelConfig& config,
                  const plan::PipelineSchedule& schedule);
 

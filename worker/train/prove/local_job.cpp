@@ -16,8 +16,9 @@ namespace {
 namespace fs = std::filesystem;
 
 const checkpoint::Name kName{1, {1, 1}};
-// Size of the ring buffer in bytes. The buffer is smaller than a rank's part in most jobs, so that
-// the writer also waits for its thread.
+// Size of the ring buffer in bytes. In most jobs, a rank's part does not fit in the buffer.
+// Therefore, the proof also covers the case that a rank waits for the thread that writes the part
+// to files.
 constexpr std::int64_t kRing = 1 << 14;
 
 // The communication groups of one rank. A group's name begins with the same word (pp, dp, tp, cp)

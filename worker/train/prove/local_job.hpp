@@ -38,11 +38,10 @@ struct LocalJob {
     // with number `steps` is only for the evaluation.
     std::function<std::vector<Microbatch>(int step)> batch;
 
-    // Checkpoints. If `saves_after` is above 0, the ranks write a checkpoint
-    // below the directory `saves_to` before step `saves_after`, or after the last step. If
-    // `starts_from` is not empty, the ranks take their state from this checkpoint. Otherwise, the
-    // ranks start with the initial weights. The files of a checkpoint record `model` and
-    // `parallel`.
+    // If `saves_after` is above 0, the ranks write a checkpoint below the directory `saves_to`
+    // before the step with number `saves_after`. If `starts_from` is not empty, the ranks take
+    // their state from this checkpoint. Otherwise, the ranks start with the initial weights. The
+    // files of a checkpoint record `model` and `parallel`.
     int saves_after = 0;
     std::filesystem::path saves_to = {}, starts_from = {};
     const ModelSetup* model = nullptr;

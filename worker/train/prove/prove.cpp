@@ -28,7 +28,7 @@ constexpr double kLearningRate = 1e-3;
 
 namespace fs = std::filesystem;
 
-// A directory that is removed at the end.
+// A temporary directory. The destructor removes it.
 class Scratch {
   public:
     Scratch() {
@@ -65,6 +65,10 @@ ModelSetup small_model(const ModelSetup& model, const spec::ModelConfig& small) 
                          {"kv_channels", small.head_dim},
                          {"ffn_hidden_size", small.intermediate},
                          {"padded_vocab_size", small.vocab}});
+    if (small.experts == 0) return setup;
+    setup.native.update({{"num_moe_experts", small.experts},
+                         {"moe_ffn_hidden_size", small.intermediate},
+                         {"moe_layer_freq", 1}});
     return setup;
 }
 
@@ -174,7 +178,8 @@ void compare(Proof& proof, const char* run, const Record& seen, const Named& ref
     if (tensor != all.end()) proof.first_tensor = *tensor;
 }
 
-// Trains in the layout, and continues from the checkpoints.
+// Compares the run in the layout with the reference. Then compares the two runs that continue from
+// the checkpoint of the other layout.
 void compare_runs(Proof& proof, const LocalJob& layout, const LocalJob& one,
                   const Named& reference) {
     compare(proof, "layout", train_locally(layout), reference);
@@ -205,7 +210,7 @@ Proof prove(const spec::TrainSpec& spec, const ModelSetup& model,
     proof.checkpoints = !setup.native.is_null();
     const Scratch scratch;
     LocalJob layout = in_layout(small, setup, scratch / "layout");
-    if (spec.optimizer.offload) layout.options.init.state_memory = file_memory(scratch / ".");
+    if (spec.optimizer.offload > 0) layout.options.init.state_memory = file_memory(scratch / ".");
     LocalJob one = on_one_rank(layout);
     one.saves_to = scratch / "one";
     if (spec.offloads_activations)
@@ -215,7 +220,9 @@ Proof prove(const spec::TrainSpec& spec, const ModelSetup& model,
         };
     const Record reference = reference_of(one, proof.clip_grad);
     one.options.clip_grad = layout.options.clip_grad = proof.clip_grad;
+    bool was_planted = plants.empty();
     layout.fabric.plants = plants;
+    layout.fabric.on_plant = [&] { was_planted = true; };
     try {
         compare_runs(proof, layout, one, reference.values);
     } catch (const std::logic_error& e) {  // GroupFault or Deadlock: the ranks' calls do not match
@@ -223,6 +230,10 @@ Proof prove(const spec::TrainSpec& spec, const ModelSetup& model,
     } catch (const PeerLost& e) {
         proof.fault = e.what();
     }
+    if (!was_planted)
+        throw RankFailure(1,
+                          "the planted bug changed nothing, because the ranks of this layout "
+                          "make no such transfer; plant another bug, or use another layout");
     proof.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return proof;
 }

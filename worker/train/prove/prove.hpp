@@ -43,7 +43,8 @@ inline constexpr double kProofLimit = 1e-10;
 // Proves that the job's layout computes the same numbers as one rank. `model`: the job's model. If
 // the model has no native config, checkpoints are left out. `plants`: bugs to add to the
 // communication of the layout's ranks, for tests. Throws RankFailure(invalid) if the job could not
-// run, with the same message as plan_json().
+// run, with the same message as plan_json(), and RankFailure if the ranks make no transfer that a
+// plant changes.
 Proof prove(const spec::TrainSpec& spec, const ModelSetup& model,
             const std::vector<Plant>& plants = {});
 

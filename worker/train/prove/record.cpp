@@ -112,11 +112,24 @@ void note_own(Record& record, const std::string& name, const Parameters& p, std:
 
 }  // namespace
 
+// Uses a loop, because tensor operations would take several times as long for small tensors.
 double error_of(const at::Tensor& a, const at::Tensor& b) {
     if (a.sizes() != b.sizes()) return std::numeric_limits<double>::infinity();
-    if (b.numel() == 0) return 0;
-    const double scale = b.abs().max().item<double>();
-    return (a - b).abs().max().item<double>() / (scale > 0 ? scale : 1);
+    const auto doubles = [](const at::Tensor& tensor) {
+        return tensor.to(at::kCPU, at::kDouble).contiguous();
+    };
+    const at::Tensor seen = doubles(a), expected = doubles(b);
+    const auto* const x = seen.const_data_ptr<double>();
+    const auto* const y = expected.const_data_ptr<double>();
+    double apart = 0, scale = 0;  // a NaN stays
+    const auto raise = [](double& most, double value) {
+        if (!(value <= most) && !std::isnan(most)) most = value;
+    };
+    for (std::int64_t i = 0; i < seen.numel(); ++i) {
+        raise(apart, std::abs(x[i] - y[i]));
+        raise(scale, std::abs(y[i]));
+    }
+    return apart / (scale > 0 ? scale : 1);
 }
 
 void note_number(Record& record, const std::string& name, double number) {
@@ -188,6 +201,10 @@ void note_result(Record& record, const std::string& prefix, const StepResult& re
     note_number(record, prefix + "grad_zeros", static_cast<double>(result.grad_zeros.value_or(-1)));
     if (result.pairs) note_pairs(record, prefix, *result.pairs);
     if (result.divergence) note_number(record, prefix + "divergence", *result.divergence);
+    if (result.experts) {
+        note_number(record, prefix + "balance", result.experts->loss);
+        note_number(record, prefix + "expert_load", result.experts->fullest);
+    }
     for (const LayerNorms& layer : result.layers) {
         note_number(record, prefix + "norms." + layer.name + ".grad", layer.grad);
         note_number(record, prefix + "norms." + layer.name + ".weight", layer.weight);

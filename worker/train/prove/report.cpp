@@ -57,7 +57,7 @@ OrderedJson quantity_json(const std::string& name) {
     const std::string rest = name.substr(dot + 1), kind = rest.substr(0, rest.find('.'));
     OrderedJson json;
     json["step"] = is_step ? OrderedJson(std::stoi(name) + 1) : OrderedJson();
-    json["quantity"] = kind;  // a state of another optimizer has no description
+    json["quantity"] = kind;  // kept if kQuantities has no description, as for some states
     for (const auto& [known, words] : kQuantities)
         if (kind == known) json["quantity"] = words;
     json["tensor"] = kind == rest ? OrderedJson() : OrderedJson(rest.substr(kind.size() + 1));

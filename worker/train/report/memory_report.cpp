@@ -28,11 +28,12 @@ std::int64_t bytes_of(const at::Tensor& tensor) {
     return tensor.defined() ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
 }
 
-// Returns the bytes of the tensors of the trained parameters. Pages of frozen parameters' gradients
-// and main weights are never used.
-std::int64_t trained_bytes(const Parameters& parameters, const std::vector<at::Tensor>& tensors) {
+// Returns the bytes of the tensors of the trained parameters, from parameter `begin` on. Pages of
+// frozen parameters' gradients and main weights are never used.
+std::int64_t trained_bytes(const Parameters& parameters, const std::vector<at::Tensor>& tensors,
+                           std::size_t begin = 0) {
     std::int64_t bytes = 0;
-    for (std::size_t i = 0; i < tensors.size(); ++i)
+    for (std::size_t i = begin; i < tensors.size(); ++i)
         if (!parameters.specs[i].frozen) bytes += bytes_of(tensors[i]);
     return bytes;
 }
@@ -42,8 +43,9 @@ void add_chunk(RankMemory& memory, const Parameters& p) {
     if (p.flat_rest.defined())
         memory.main_weights += trained_bytes(p, p.rest);
     else if (!p.flat_main.is_alias_of(p.flat_weight))
-        (p.state_memory && !p.flat_main.is_cpu() ? memory.offloaded : memory.main_weights) +=
-            trained_bytes(p, p.main);
+        memory.main_weights +=
+            trained_bytes(p, p.main, p.flat_main_offloaded.defined() ? p.offloaded : 0);
+    memory.offloaded += bytes_of(p.flat_main_offloaded);
     memory.gradients += trained_bytes(p, p.flat_own_grad.defined() ? p.own_grad : p.grad);
 }
 
@@ -89,11 +91,12 @@ RankMemory measured_memory(TrainStep& step, const TensorBytes& before,
                            const std::optional<DeviceMemory>& gpu) {
     RankMemory memory;
     for (Chunk& chunk : step.chunks()) add_chunk(memory, chunk.parameters());
-    std::int64_t states = 0;
-    for (Optimizer& optimizer : step.optimizers())
-        for (const StateTensors& kind : optimizer.state().kinds) states += bytes_of(kind.flat);
-    const bool is_offloaded = static_cast<bool>(step.chunks().front().parameters().state_memory);
-    (is_offloaded ? memory.offloaded : memory.moments) += states;
+    for (Optimizer& optimizer : step.optimizers()) {
+        for (const StateTensors& kind : optimizer.state().kinds) {
+            memory.moments += bytes_of(kind.flat);
+            memory.offloaded += bytes_of(kind.offloaded);
+        }
+    }
     if (const SavedStore* const store = step.chunks().front().saved_room().store())
         memory.offloaded += store->most();
     const std::int64_t lasting =

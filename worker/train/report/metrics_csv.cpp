@@ -16,6 +16,7 @@ constexpr const char* kOfEveryRun[] = {
     "tokens_per_second", "tokens_per_second_per_rank", "tflops", "mfu", "mfu_full", "peak_tflops", "skipped",
     "loss_scale", "overflows", "data_wait_seconds", "memory_bytes", "memory_peak_bytes", "gpu_memory_bytes",
     "gpu_memory_peak_bytes", "eta_seconds", "export_valid_loss", "wall_s", "reduced_early",
+    "balance_loss", "expert_load",
 };
 constexpr const char* kOfEverySet[] = {
     "valid_loss", "valid_perplexity", "valid_bits_per_byte", "valid_tokens", "ngram2_bits_per_byte",

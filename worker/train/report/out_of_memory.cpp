@@ -50,9 +50,10 @@ std::vector<Setting> settings(const spec::TrainSpec& spec) {
     if (spec.precision != spec::Precision::Bf16)
         all.push_back({"train.precision bf16",
                        [](spec::TrainSpec& s) { s.precision = spec::Precision::Bf16; }});
-    if (!spec.optimizer.offload)
-        all.push_back({"train.optimizer.offload state",
-                       [](spec::TrainSpec& s) { s.optimizer.offload = true; }});
+    if (spec.optimizer.offload < 1)
+        all.push_back({spec.optimizer.offload > 0 ? "train.optimizer.offload_fraction 1"
+                                                  : "train.optimizer.offload state",
+                       [](spec::TrainSpec& s) { s.optimizer.offload = 1; }});
     if (!spec.offloads_activations)
         all.push_back({"train.activation_offload saved",
                        [](spec::TrainSpec& s) { s.offloads_activations = true; }});
@@ -103,7 +104,7 @@ std::string out_of_memory_text(const spec::TrainSpec& given, const spec::ModelCo
     const auto planned = memory_of(spec, model, stage, on_gpu);
     if (!planned) return text;
     const plan::MemoryBytes& m = *planned;
-    text += "; the plan of this rank is " + plan::bytes_text(m.total()) + ", the largest parts " +
+    text += "; planned for this rank: " + plan::bytes_text(m.total()) + "; the largest parts: " +
             largest({{"activations", m.activations},
                      {"workspace", m.workspace},
                      {"gradients", m.gradients},

@@ -31,9 +31,10 @@ double measure_peak_flops(const at::TensorOptions& kind) {
     // Try several sizes, because the fastest size depends on caches and threads. Larger sizes would
     // raise the process's peak memory. The small sizes are for slow (emulated) processors, on which
     // larger products would take minutes.
-    const std::vector<std::int64_t> sizes = kind.device().is_cpu()
-                                                ? std::vector<std::int64_t>{96, 192, 384, 512, 768}
-                                                : std::vector<std::int64_t>{8192};
+    std::vector<std::int64_t> sizes = kind.device().is_cpu()
+                                          ? std::vector<std::int64_t>{96, 192, 384, 512, 768}
+                                          : std::vector<std::int64_t>{8192};
+    if (kind.device().is_cpu() && kind.dtype().itemsize() > 4) sizes.pop_back();
     const c10::InferenceMode no_autograd;
     const at::Tensor a = at::ones({sizes.back(), sizes.back()}, kind), b = at::ones_like(a);
     return fastest_product(sizes, [&](std::int64_t size) {

@@ -156,15 +156,8 @@ std::string flop_text(double flop) {
                         {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP", "ZFLOP"});
 }
 
-// Returns a number as text with commas: "5,704,704".
 std::string count_text(const OrderedJson& count) {
-    const std::string digits = count.dump();
-    std::string text;
-    for (std::size_t i = 0; i < digits.size(); ++i) {
-        if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
-        text += digits[i];
-    }
-    return text;
+    return plan::count_text(count.get<std::int64_t>());
 }
 
 // Returns the range [begin, end) of layers as text: "layers 0 to 3", "layer 0" or "no layers".
@@ -387,6 +380,9 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu, int nodes) {
     json["name"] = spec.name;
     json["family"] = model.family;
     json["parameters"] = plan::parameter_count(model);
+    if (model.experts > 0)
+        json["active_parameters"] =
+            plan::parameter_count(model) - model.layers * model.unused_per_token();
     json["frozen_parameters"] = frozen;
     json["mesh"] = {{"world_size", mesh.world_size()},
                     {"dp", p.dp},
@@ -408,7 +404,7 @@ OrderedJson plan_json(const spec::TrainSpec& spec, bool on_gpu, int nodes) {
     json["recompute"] = recompute_json(spec, model, job.pipeline.recompute, on_gpu);
     json["optimizer"] = optimizer_json(spec, parameters);
     if (spec.loss.has_teacher()) json["teacher"] = teacher_json(spec, setup, on_gpu);
-    json["offload"] = {{"state", spec.optimizer.offload},
+    json["offload"] = {{"state", spec.optimizer.offload > 0},
                        {"activations", spec.offloads_activations}};
     add_memory(json, job);
     OrderedJson sent = {{"gradients", job.sent.gradients}};
@@ -446,6 +442,8 @@ std::string plan_text(const OrderedJson& p) {
     const auto causal = flops["causal"].get<double>();
     std::string text = p["name"].get<std::string>() + ": " + p["family"].get<std::string>() + ", " +
                        count_text(p["parameters"]) + " parameters";
+    if (p.contains("active_parameters"))
+        text += ", " + count_text(p["active_parameters"]) + " of them used for each token";
     if (p["frozen_parameters"] != 0)
         text += ", " + count_text(p["frozen_parameters"]) + " of them frozen";
     text += "\nmesh        dp " + mesh["dp"].dump() + " x pp " + mesh["pp"].dump() + " x cp " +

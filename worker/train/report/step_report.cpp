@@ -39,6 +39,10 @@ OrderedJson row_of(const StepReport& r) {
                        {"tflops", r.tokens_per_second() * r.flops.causal / 1e12}};
     if (r.result.pairs) put_pairs(row, "", "", *r.result.pairs);
     if (r.result.divergence) row[kTeacherKeys[0]] = *r.result.divergence;
+    if (r.result.experts) {
+        row["balance_loss"] = r.result.experts->loss;
+        row["expert_load"] = r.result.experts->fullest;
+    }
     if (r.result.grad_zeros) row["grad_zeros"] = *r.result.grad_zeros;
     if (!r.result.updated) row["skipped"] = true;
     if (r.result.too_high != TooHigh::None)
@@ -89,6 +93,9 @@ std::string line_of(const StepReport& r) {
     line += text_of("  loss %8.4f  lr %8.3g  norm %8.3f", r.result.loss, r.lr, r.result.grad_norm);
     if (r.result.pairs) line += "  " + pairs_text(*r.result.pairs);
     if (r.result.divergence) line += text_of("  teacher kl %8.4f", *r.result.divergence);
+    if (r.result.experts)
+        line += text_of("  balance %6.3f, fullest expert x%.2f", r.result.experts->loss,
+                        r.result.experts->fullest);
     const std::string clip =
         text_of("clip x%.3f (%3.0f %% of steps)", r.result.clip_factor, 100 * r.clipped_share);
     line += text_of("  %-28s", r.result.updated ? clip.c_str() : "skipped");

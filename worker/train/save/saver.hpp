@@ -70,6 +70,8 @@ class Saver {
     // again.
     bool is_due_again() const;
     bool is_put_off() const { return !put_off_.empty(); }
+    // Returns why a checkpoint is delayed; empty if none is delayed.
+    const std::string& why_put_off() const { return put_off_; }
     // Throws RankFailure (refused) if the last checkpoint is still delayed. Requires that finish()
     // was called.
     void need_saved() const;

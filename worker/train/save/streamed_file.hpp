@@ -28,7 +28,7 @@ struct StreamedFile {
     bool has_crc = false;                    // true: `front` uses `crc`
     // offset of each tensor's first byte in the file; empty: the file has only one writer
     std::vector<std::int64_t> begins = {};
-    // Size of the file in bytes. Pure.
+    // Size of the file in bytes.
     std::int64_t bytes = 0;
 };
 

@@ -64,7 +64,12 @@ class Lister {
         const int dp = space_.ranks / (tp * pp * spec_.parallel.cp);
         if (space_.dp > 0 && dp != space_.dp) return;
         std::vector<int> chunks{spec_.parallel.vpp};
-        if (space_.vpp) {
+        const spec::Schedule schedule = spec_.parallel.schedule;
+        const bool is_v =
+            schedule == spec::Schedule::ZeroBubbleV || schedule == spec::Schedule::DualPipeV;
+        if (space_.vpp && is_v) {
+            chunks = {2};
+        } else if (space_.vpp) {
             chunks = {1};
             for (int vpp = 2; pp > 1 && std::int64_t{vpp} * pp <= model_.layers; ++vpp)
                 if (model_.layers % (std::int64_t{vpp} * pp) == 0) chunks.push_back(vpp);

@@ -75,7 +75,10 @@ std::string remedies(const spec::TrainSpec& spec, const spec::ModelConfig& model
     if (state > memory.activations + memory.workspace) suggest("more ranks");
     if (spec.precision != spec::Precision::Bf16) suggest("train.precision bf16");
     suggest("a shorter train.seq_length");
-    if (!spec.optimizer.offload) suggest("train.optimizer.offload state");
+    if (spec.optimizer.offload == 0)
+        suggest("train.optimizer.offload state");
+    else if (spec.optimizer.offload < 1)
+        suggest("train.optimizer.offload_fraction 1");
     if (!spec.offloads_activations) suggest("train.activation_offload saved");
     for (const auto& [key, member] : kKeys)
         if (!(space.*member) && std::string(key) != "sequence" && std::string(key) != "schedule")

@@ -31,9 +31,9 @@ double flops_of_unit(const spec::TrainSpec& spec, const spec::ModelConfig& model
                      std::span<const plan::Costs> costs) {
     double units = 0;
     for (const plan::Costs& cost : costs) units += work(cost);
-    const auto tokens = static_cast<double>(plan::microbatch_tokens(spec));
-    const double flops = plan::flops_per_token(model, spec.seq_length).causal * tokens;
-    return flops / (spec.parallel.tp * spec.parallel.cp) / units * (tokens + kRowsMore) / tokens;
+    const double rows = static_cast<double>(plan::rank_tokens(spec)) + kRowsMore;
+    const double flops = plan::flops_per_token(model, spec.seq_length).causal * rows;
+    return flops / spec.parallel.tp / units;
 }
 
 // Estimates the time for which a rank is idle while the pipeline fills and drains, as a share of
@@ -116,20 +116,17 @@ JobBytes job_bytes(const spec::TrainSpec& spec, const spec::ModelConfig& model, 
         weights += size;
         if (!is_splittable(one)) unsplit += size;
     }
-    const bool keeps_main = !spec.optimizer.offload || !on_gpu;
+    const double kept = 1 - spec.optimizer.offload;
     const auto all = static_cast<double>(numel(specs));
     const auto trained = static_cast<double>(trainable_numel(specs));
     const auto of_each = [&](double bytes) { return bytes / all; };
     return {.weights = of_each(static_cast<double>(weights)),
             .unsplit = of_each(static_cast<double>(unsplit)),
-            .main = of_each((!keeps_main           ? 0
-                             : model.lora.is_set() ? trained
-                                                   : all) *
+            .main = of_each((on_gpu ? kept : 1) * (model.lora.is_set() ? trained : all) *
                             static_cast<double>(plan::copy_bytes(spec.precision, on_gpu))),
             .gradients = of_each((on_gpu ? all : trained) *
                                  static_cast<double>(plan::main_bytes(spec.precision))),
-            .states =
-                of_each(spec.optimizer.offload ? 0 : static_cast<double>(state_bytes(spec, specs))),
+            .states = of_each(kept * static_cast<double>(state_bytes(spec, specs))),
             .trained = trained / all,
             .unit = static_cast<double>(element * largest_unit(specs, element))};
 }
@@ -164,7 +161,9 @@ LayoutScore estimate(const spec::TrainSpec& spec, const spec::ModelConfig& model
     LayoutScore score;
     score.microbatches = spec.microbatches();
     score.sent = static_cast<std::int64_t>(replica_bytes(spec, most)) + stage_bytes(spec, model) +
-                 plan::tensor_bytes(model, spec, parts.front(), again) * p.vpp;
+                 (plan::tensor_bytes(model, spec, parts.front(), again) +
+                  plan::context_bytes(model, spec, parts.front(), again)) *
+                     p.vpp;
     score.time = (m * slowest + fill) * unit + kFlopsPerByte * static_cast<double>(score.sent);
     for (std::size_t stage = 0; stage < busy.size(); ++stage) {
         const double live = std::min(m, static_cast<double>(p.pp));
@@ -178,10 +177,6 @@ LayoutScore measure(const spec::TrainSpec& spec, const spec::ModelConfig& model,
     const JobCost job = job_cost(spec, model, on_gpu);
     const std::vector<plan::Costs> plain =
         plan::stage_costs(model, spec, parts_of(job.pipeline, spec.parallel.tp));
-    const std::int64_t held = *std::ranges::max_element(job.report.peak_bytes);
-    if (spec.parallel.activation_limit > 0 && held > spec.parallel.activation_limit)
-        throw RankFailure(2, "a rank would hold " + plan::bytes_text(held) +
-                                 " of activations, more than parallel.activation_limit");
     LayoutScore score;
     score.bubble = job.report.bubble;
     score.memory = job.fullest().total();

@@ -34,8 +34,8 @@ struct JobBytes {
     double main = 0;       // the optimizer's copy of the weights
     double gradients = 0;  // gradients of the trained parameters
     double states = 0;     // state of the optimizer
-    double trained = 0;    // share of the trained parameters
-    double unit = 0;       // bytes of the weights that ZeRO-3 gathers at once, for the whole unit
+    double trained = 0;    // share of the parameters that are trained
+    double unit = 0;       // bytes of all weights that ZeRO-3 gathers at once, not per parameter
 };
 JobBytes job_bytes(const spec::TrainSpec& spec, const spec::ModelConfig& model, bool on_gpu);
 

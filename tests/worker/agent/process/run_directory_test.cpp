@@ -82,17 +82,6 @@ TEST_F(RunDirectoryTest, ALineThatWasNotWrittenWholeHurtsNoOther) {
     EXPECT_EQ(reopen().size(), 2u);
 }
 
-TEST_F(RunDirectoryTest, FilesOfAnOlderRollWorkerAreTakenOver) {
-    ASSERT_TRUE(directory_->remember(ended(7, 3)));
-    const std::string lines = read_file(journal()).value();
-    std::ofstream(folder_ / "node/7-1-1.json") << lines.substr(lines.rfind('\n', lines.size() - 2));
-    std::filesystem::remove(journal());
-    ASSERT_EQ(reopen().size(), 1u);
-    directory_->forget(ended(7, 3).attempt);
-    EXPECT_FALSE(std::filesystem::exists(folder_ / "node/7-1-1.json"));
-    EXPECT_TRUE(reopen().empty());
-}
-
 TEST_F(RunDirectoryTest, TheJournalHoldsWhatIsNeededAndNotMuchMore) {
     ASSERT_TRUE(directory_->remember(ended(1, 3)));
     for (std::uint64_t job = 2; job < 20'000; ++job) {

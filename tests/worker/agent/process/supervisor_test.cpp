@@ -1,14 +1,17 @@
 #include <csignal>
 #include <fstream>
+#include <map>
 #include <set>
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/files.hpp"
 #include "common/json.hpp"
+#include "common/protocol/rank.hpp"
 #include "tests/worker/agent/dummy_trainer.hpp"
 #include "tests/worker/agent/process/supervisor_fixture.hpp"
 #include "worker/agent/process/clock.hpp"
@@ -69,20 +72,38 @@ TEST_F(SupervisorTest, ACommandWhoseLogCannotBeMadeFailsWhenItWrites) {
     EXPECT_NE(verdict.reason.find((folder_ / "out/logs").string()), std::string::npos);
 }
 
+// Returns the job of a command that prints nothing and makes the file `ran` in `folder`. `key`
+// names its log.
+std::string silent_command(const std::string& folder, const char* key, const std::string& log) {
+    return Json{{"command", {"sh", "-c", "echo y > ran"}}, {"workdir", folder}, {key, log}}.dump();
+}
+
 TEST_F(SupervisorTest, ACommandWhoseNamedLogCannotBeOpenedDoesNotStart) {
+    std::ofstream(folder_ / "file") << "a file\n";
+    const std::map<std::string, std::string> logs{{folder_.string(), "Is a directory"},
+                                                  {folder_ / "file/log", "Not a directory"}};
+    for (const char* key : {"stdout", "stderr"})
+        for (const auto& [log, reason] : logs) {
+            start(silent_command(folder_.string(), key, log), 1, "command");
+            const Verdict verdict = wait<StartFailed>().verdict;
+            EXPECT_EQ(verdict, (Verdict{Outcome::Invalid, protocol::kExitInvalid,
+                                        "cannot open log " + log + ": " + reason}));
+            wait<Gone>();
+            next_attempt();
+        }
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "ran"));
+}
+
+TEST_F(SupervisorTest, ANamedLogThatIsAFifoWithoutAReaderDoesNotHoldUpTheGuard) {
+    const std::string fifo = folder_ / "fifo";
+    ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
     for (const char* key : {"stdout", "stderr"}) {
-        start(R"({"command": ["sh", "-c", "echo x; echo y > ran"], ")" + std::string(key) +
-                  R"(": ")" + folder_.path().string() + R"(", "workdir": ")" +
-                  folder_.path().string() + R"("})",
-              1, "command");
-        const Verdict verdict = wait<StartFailed>().verdict;
-        EXPECT_EQ(verdict.outcome, Outcome::App);
-        EXPECT_EQ(verdict.reason,
-                  "cannot open log " + folder_.path().string() + ": Is a directory");
+        start(silent_command(folder_.string(), key, fifo), 1, "command");
+        EXPECT_EQ(wait<Exited>().exit, (ExitStatus{false, 0}));
         wait<Gone>();
+        EXPECT_TRUE(std::filesystem::remove(folder_ / "ran"));
         next_attempt();
     }
-    EXPECT_FALSE(std::filesystem::exists(folder_ / "ran"));
 }
 
 TEST_F(SupervisorTest, AStrangerWhoHoldsACommandsOutputIsNotWaitedFor) {
@@ -299,7 +320,9 @@ TEST_F(SupervisorTest, AGuardWithNothingLeftBelowItServesAgain) {
 
 TEST_F(SupervisorTest, OrdersForWhatHasEndedDoNotReachTheNextAttempt) {
     start(R"({"command": ["true"]})", 1, "command");
-    while (count<Exited>() == 0) {  // until the supervisor has collected the program's end
+    // until the supervisor has collected the end of the program, which may be killed before it
+    // starts
+    while (count<Exited>() + count<Gone>() == 0) {
         supervisor_->kill(key_);
         for (ProcessEvent& event : supervisor_->collect()) events_.push_back(std::move(event));
     }

@@ -140,7 +140,7 @@ TEST(Transfer, IsToldByItsKindAndTag) {
 }
 
 FabricOptions fabric_options(const TemporaryFolder& folder, int rank) {
-    return {.rendezvous_file = folder.path() / "rendezvous",
+    return {.rendezvous_file = folder / "rendezvous",
             .nonce = "n1",
             .prefix = "7/3-1",
             .rank = rank,
@@ -195,7 +195,7 @@ TEST(Gloo, ARankThatNeverComesIsPeerLost) {
 
 TEST(Rendezvous, AnEarlierAttemptsFileIsWaitedPast) {
     const TemporaryFolder folder;
-    const std::filesystem::path file = folder.path() / "rendezvous";
+    const std::filesystem::path file = folder / "rendezvous";
     ASSERT_TRUE(write_rendezvous(file, {"old", 1, "n0"}));
     EXPECT_FALSE(await_rendezvous(file, "n1", std::chrono::milliseconds(30)));
     std::thread writer([&] { EXPECT_TRUE(write_rendezvous(file, {"new", 2, "n1"})); });

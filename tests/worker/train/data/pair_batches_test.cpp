@@ -34,10 +34,10 @@ class PairBatches : public testing::Test {
 
     // Writes a file of answers, and opens it as a corpus.
     void write(const std::string& lines) {
-        const auto path = folder_.path() / (spec_.data.labels ? "labels.jsonl" : "pairs.jsonl");
+        const auto path = folder_ / (spec_.data.labels ? "labels.jsonl" : "pairs.jsonl");
         std::ofstream(path) << lines;
         data::PrepareOptions options;
-        options.directory = folder_.path() / "tokens";
+        options.directory = folder_ / "tokens";
         options.rules.completions = true;
         options.rules.pairs = spec_.data.pairs;
         options.rules.labels = spec_.data.labels;

@@ -14,7 +14,7 @@ class Preview : public testing::Test {
   protected:
     std::vector<PreviewFile> of(const std::string& lines, std::int64_t seq_length = 0,
                                 spec::Truncation truncate = spec::Truncation::End) {
-        const std::string path = folder_.path() / "pairs.jsonl";
+        const std::string path = folder_ / "pairs.jsonl";
         std::ofstream(path, std::ios::binary) << lines;
         spec::TrainSpec spec;
         spec.data.train = {path};
@@ -97,6 +97,12 @@ TEST_F(Preview, FitsTheTerminal) {
         at = end + 1;
     }
     EXPECT_GT(lines, 10U);
+    // 40 letters of Hebrew, each with a vowel that takes no column
+    std::string letters;
+    for (int i = 0; i < 40; ++i) letters += "\u05e9\u05b8";
+    EXPECT_NE(text(R"({"prompt": "q", "completion": ")" + letters + "\"}", {.columns = 60})
+                  .find("{+" + letters + "+}"),
+              std::string::npos);
 }
 
 TEST_F(Preview, AsJsonHasEachToken) {
@@ -111,7 +117,7 @@ TEST_F(Preview, AsJsonHasEachToken) {
 }
 
 TEST_F(Preview, OfALongTextShowsItsBeginning) {
-    const std::string path = folder_.path() / "long.txt";
+    const std::string path = folder_ / "long.txt";
     std::ofstream file(path, std::ios::binary);
     for (int line = 0; line < 150'000; ++line) file << "0123456789abcde\n";
     file.close();

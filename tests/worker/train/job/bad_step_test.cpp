@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include "tests/worker/train/tiny_model.hpp"
+#include "worker/plan/mesh.hpp"
 #include "worker/train/comm/local_communicator.hpp"
+#include "worker/train/comm/local_fabric.hpp"
+#include "worker/train/model/context.hpp"
 
 namespace roll::train {
 namespace {
@@ -61,6 +64,36 @@ TEST(NotFinite, NamesTheMicrobatchOfABadSample) {
     EXPECT_EQ(p.found(), "the loss, then the gradient of output_layer.weight @2");
     p.batch[3].tokens_BT[0][1] = kToken;
     EXPECT_EQ(p.found(), "the loss, then the gradient of output_layer.weight @2 @3");
+}
+
+// Returns what find_not_finite() finds on each of four ranks: cp 2, dp 2 and a bad weight on
+// rank 2.
+std::vector<std::string> found_with_context_parallelism() {
+    std::vector<std::string> told(4);
+    const plan::Mesh mesh = plan::Mesh::make({.dp = 2, .cp = 2}, 4).value();
+    LocalFabric fabric(4, {.seed = 1});
+    fabric.run([&](int rank) {
+        at::set_num_threads(1);
+        const c10::InferenceMode no_autograd;
+        const auto group = [&](const char* name, const std::vector<int>& ranks) {
+            return fabric.group(name + std::to_string(ranks.front()), ranks, rank);
+        };
+        const auto pp = group("pp", {rank}), dp = group("dp", mesh.replicas(rank)),
+                   cp = group("cp", mesh.group(rank, plan::Axis::Cp)), world = fabric.world(rank);
+        TrainStep step(tiny_model(false), plan::gpipe(1, 1, 2),
+                       {.pp = *pp, .dp = *dp, .world = world.get(), .cp = cp.get()},
+                       {.init = {.dtype = at::kDouble}});
+        if (rank == 2) step.chunks()[0].parameters().weight[3][0][0] = NAN;
+        const auto found = find_not_finite(step, context_parts(tiny_batch(1, 2), cp.get()));
+        told[static_cast<std::size_t>(rank)] = found ? "bad: " + found->what : "finite";
+    });
+    return told;
+}
+
+TEST(NotFinite, ABadWeightIsOnlyThatOfTheRanksThatShareItsSequences) {
+    EXPECT_EQ(found_with_context_parallelism(),
+              (std::vector<std::string>{"finite", "finite", "bad: the weight " + Poisoned().name(3),
+                                        "bad: "}));
 }
 
 }  // namespace

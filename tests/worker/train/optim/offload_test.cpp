@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "tests/worker/train/device/simulated_device.hpp"
 #include "tests/worker/train/tiny_model.hpp"
 #include "worker/plan/element_bytes.hpp"
 #include "worker/train/model/disk_file.hpp"
@@ -43,19 +44,31 @@ struct Trained {
     std::unique_ptr<Optimizer> optimizer;
 };
 
-Trained train_for(spec::OptimizerKind kind, at::ScalarType type, StateMemory memory) {
+// Trains with the share `offload` of the state in `memory`.
+Trained train_for(spec::OptimizerKind kind, at::ScalarType type, StateMemory memory,
+                  double offload = 1, at::Device device = at::kCPU) {
     const spec::ModelConfig config = model_for(kind, type != at::kBFloat16);
+    const spec::OptimizerSpec options{.decays = {},
+                                      .kind = kind,
+                                      .momentum = 0.9,
+                                      .ema = {.decay = 0.5, .every = 2},
+                                      .offload = offload};
+    const auto count = [&](const auto& specs) {
+        return offloaded_count(options, specs, type == at::kDouble ? 8 : 4);
+    };
     Trained trained{make_parameters(parameter_specs(config, whole_chunk(config)),
-                                    {.seed = 5, .dtype = type, .state_memory = std::move(memory)}),
+                                    {.seed = 5,
+                                     .dtype = type,
+                                     .device = device,
+                                     .state_memory = std::move(memory),
+                                     .offloaded_count = count}),
                     {}};
-    const spec::OptimizerSpec options{
-        .decays = {}, .kind = kind, .momentum = 0.9, .ema = {.decay = 0.5, .every = 2}};
     const Parameters& p = trained.parameters;
     trained.optimizer = std::make_unique<Optimizer>(p, options, config);
     for (int step = 0; step < 2; ++step) {
         at::manual_seed(step);
         at::Tensor grad = p.flat_grad;
-        grad.normal_(0, 0.1);
+        grad.copy_(at::empty_like(grad, at::kCPU).normal_(0, 0.1));
         trained.optimizer->step(1e-3, 0.5);
     }
     trained.optimizer->swap_average();
@@ -70,6 +83,46 @@ std::int64_t resident_file_bytes() {
     return 0;
 }
 
+// Expects the same states, and that those of the first `other.parameters.offloaded` parameters, and
+// no others, are in files. Returns their bytes.
+std::int64_t expect_same_states(const Trained& plain, const Trained& other, std::string_view name) {
+    std::int64_t outside = 0;
+    const auto& kinds = plain.optimizer->state().kinds;
+    for (std::size_t k = 0; k < kinds.size(); ++k) {
+        const StateTensors& kept = other.optimizer->state().kinds[k];
+        for (std::size_t i = 0; i < kept.of.size(); ++i) {
+            if (!kept.of[i].defined() || kept.of[i].numel() == 0) continue;
+            EXPECT_EQ(is_in_file(kept.of[i]), i < other.parameters.offloaded) << name << i;
+            EXPECT_FALSE(is_in_file(kinds[k].of[i]));
+            EXPECT_TRUE(at::equal(kept.of[i], kinds[k].of[i])) << name << kept.ending << i;
+            if (is_in_file(kept.of[i])) outside += static_cast<std::int64_t>(kept.of[i].nbytes());
+        }
+    }
+    return outside;
+}
+
+TEST_F(Offload, TheFirstParametersWithTheShareOfTheBytesAreOffloaded) {
+    const spec::ModelConfig config = tiny_model(false);
+    std::vector<ParameterSpec> specs = parameter_specs(config, whole_chunk(config));
+    specs[0].frozen = true;
+    const auto bytes = [&](std::size_t count, const spec::OptimizerSpec& options) {
+        return static_cast<double>(state_bytes(options, std::span(specs).first(count), 4));
+    };
+    for (const auto kind : {spec::OptimizerKind::AdamW, spec::OptimizerKind::AdamW8bit}) {
+        spec::OptimizerSpec options{.decays = {}, .kind = kind, .offload = 0};
+        EXPECT_EQ(offloaded_count(options, specs, 4), 0U);
+        for (const double share : {0.001, 0.3, 0.5, 0.999}) {
+            options.offload = share;
+            const std::size_t count = offloaded_count(options, specs, 4);
+            const double least = share * bytes(specs.size(), options);
+            EXPECT_GE(bytes(count, options), least) << share;
+            EXPECT_LT(bytes(count - 1, options), least) << share;
+        }
+        options.offload = 1;
+        EXPECT_EQ(offloaded_count(options, specs, 4), specs.size());
+    }
+}
+
 TEST_F(Offload, EveryKindMakesTheSameBits) {
     using enum spec::OptimizerKind;
     at::set_num_threads(2);
@@ -77,18 +130,43 @@ TEST_F(Offload, EveryKindMakesTheSameBits) {
          {AdamW, AdamWBf16, Adam, Sgd, Lion, Muon, Adafactor, AdamW8bit}) {
         for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
             const Trained plain = train_for(kind, type, {});
-            const Trained other = train_for(kind, type, file_memory(folder));
-            const auto& kinds = plain.optimizer->state().kinds;
-            for (std::size_t k = 0; k < kinds.size(); ++k) {
-                const at::Tensor flat = other.optimizer->state().kinds[k].flat;
-                EXPECT_TRUE(is_in_file(flat) == (flat.numel() > 0) && !is_in_file(kinds[k].flat))
-                    << kinds[k].ending;
-                EXPECT_TRUE(at::equal(flat, kinds[k].flat))
-                    << spec::name_of(kind) << " " << type << kinds[k].ending;
-            }
+            // An odd kind has its whole state in files, and an even kind about a half of it.
+            const double offload = static_cast<int>(kind) % 2 == 0 ? 0.5 : 1;
+            const Trained other = train_for(kind, type, file_memory(folder), offload);
             const Parameters &a = plain.parameters, &b = other.parameters;
+            const std::int64_t outside = expect_same_states(plain, other, spec::name_of(kind));
+            EXPECT_TRUE(offload == 1 ? b.offloaded == b.specs.size()
+                                     : b.offloaded > 0 && b.offloaded < b.specs.size());
+            EXPECT_GT(outside, 0);
             EXPECT_TRUE(at::equal(a.flat_weight, b.flat_weight)) << spec::name_of(kind) << type;
             EXPECT_TRUE(type != at::kBFloat16 || at::equal(a.flat_rest, b.flat_rest));
+        }
+    }
+}
+
+// On a GPU, the main weights of a parameter whose state is offloaded are offloaded, too.
+TEST_F(Offload, ADeviceMakesTheSameBitsAndKeepsTheOtherMainWeights) {
+    const auto type = at::kBFloat16;
+    const Trained plain = train_for(spec::OptimizerKind::AdamW, type, {}, 1, simulated_device());
+    for (const double offload : {0.5, 1.0}) {
+        std::int64_t outside = 0;
+        const auto memory = [&](std::int64_t size, const at::TensorOptions& options) {
+            outside += size;
+            return at::zeros({size}, options);
+        };
+        const Trained other =
+            train_for(spec::OptimizerKind::AdamW, type, memory, offload, simulated_device());
+        const Parameters& p = other.parameters;
+        EXPECT_EQ(p.offloaded == p.specs.size(), offload == 1);
+        const std::vector<ParameterSpec> first(
+            p.specs.begin(), p.specs.begin() + static_cast<std::ptrdiff_t>(p.offloaded));
+        EXPECT_EQ(p.flat_main_offloaded.numel(), numel(first));
+        EXPECT_EQ(p.flat_main.numel(), numel(p.specs) - numel(first));
+        EXPECT_EQ(outside, 4 * numel(first));  // main weights, two moments, the average
+        for (std::size_t i = 0; i < p.specs.size(); ++i) {
+            const Parameters& q = plain.parameters;
+            EXPECT_TRUE(at::equal(p.main[i].cpu(), q.main[i].cpu())) << p.specs[i].name;
+            EXPECT_TRUE(at::equal(p.weight[i].cpu(), q.weight[i].cpu())) << p.specs[i].name;
         }
     }
 }
@@ -98,7 +176,7 @@ TEST_F(Offload, TheStateIsNeitherInMemoryNorListed) {
     const Trained trained = train_for(spec::OptimizerKind::Adam, at::kDouble, file_memory(folder));
     std::int64_t bytes = 0;
     for (const StateTensors& kind : trained.optimizer->state().kinds)
-        bytes += static_cast<std::int64_t>(kind.flat.nbytes());
+        bytes += static_cast<std::int64_t>(kind.offloaded.nbytes());
     EXPECT_GT(bytes, 12 * plan::kOffloadWindow);  // two moments and the average
     EXPECT_LT(resident_file_bytes() - before, plan::kOffloadWindow);
     EXPECT_TRUE(fs::is_empty(folder));

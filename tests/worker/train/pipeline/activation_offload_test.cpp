@@ -70,7 +70,7 @@ TEST(ActivationOffload, CellsOfTheGridHaveTheSameBits) { compare_cells(kEvery, a
 
 TEST(ActivationOffload, CellsOnADeviceHaveTheSameBits) {
     const at::Device device = simulated_device();
-    compare_cells(3 * kEvery, device, [device] {
+    compare_cells(2 * kEvery, device, [device] {
         const auto zeros = [](std::int64_t size, const at::TensorOptions& options) {
             return at::zeros({size}, options);
         };

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <functional>
 #include <random>
 #include <unordered_set>
 #include <vector>
@@ -46,17 +48,19 @@ inline Tuples tuples_of(const std::vector<Row>& rows, int thrice) {
 }
 
 // Returns rows that together have all `tuples`, each of which must be in some row. Takes the row
-// with the most tuples that are still missing, among some that `random` draws.
+// with the most tuples that are still missing for its cost, among some that `random` draws.
 inline std::vector<Row> cover(const std::vector<Row>& rows, Tuples tuples, int thrice,
-                              std::mt19937_64& random) {
-    constexpr int kDrawn = 20;
+                              std::mt19937_64& random,
+                              const std::function<std::int64_t(const Row&)>& cost) {
+    constexpr int kDrawn = 200;
     std::vector<Row> chosen;
     while (!tuples.empty()) {
-        std::ptrdiff_t most = 0;
+        double most = 0;
         const Row* best = nullptr;
         const auto consider = [&](const Row& row) {
-            const auto gain = std::ranges::count_if(
+            const auto missing = std::ranges::count_if(
                 tuples_of(row, thrice), [&](int tuple) { return tuples.contains(tuple); });
+            const double gain = static_cast<double>(missing) / static_cast<double>(cost(row));
             if (gain <= most) return;
             most = gain;
             best = &row;

@@ -9,7 +9,7 @@
 namespace roll::train {
 namespace {
 
-constexpr std::size_t kEvery = 24;  // one cell of the grid in this many is run
+constexpr std::size_t kEvery = 36;  // one cell of the grid in this many is run
 constexpr int kSteps = 2;           // before the checkpoint
 constexpr int kMoreSteps = 1;       // from the checkpoint
 

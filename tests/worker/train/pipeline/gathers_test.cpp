@@ -132,6 +132,16 @@ void read_weights(TrainStep& step, std::vector<double>& seen) {
     for (Chunk& chunk : step.chunks()) append(seen, chunk.parameters().flat_weight);
 }
 
+void read_log_probs(TrainStep& step, std::vector<double>& seen) {
+    std::vector<Microbatch> batch = own_batch(7, step);
+    for (Microbatch& data : batch) {
+        data.tokens_BT = data.tokens_BT.view({1, -1});
+        data.targets_BT = data.targets_BT.view({1, -1});
+        data.segments = {0, 11};
+    }
+    append(seen, step.log_probs(batch));
+}
+
 std::vector<Reader> readers() {
     return {
         {"the chunks", read_weights},
@@ -139,22 +149,20 @@ std::vector<Reader> readers() {
          [](TrainStep& step, std::vector<double>& seen) {
              seen.push_back(step.evaluate(own_batch(7, step)).loss);
          }},
-        {"log-probabilities",
-         [](TrainStep& step, std::vector<double>& seen) {
-             std::vector<Microbatch> batch = own_batch(7, step);
-             for (Microbatch& data : batch) {
-                 data.tokens_BT = data.tokens_BT.view({1, -1});
-                 data.targets_BT = data.targets_BT.view({1, -1});
-                 data.segments = {0, 11};
-             }
-             append(seen, step.log_probs(batch));
-         }},
+        {"log-probabilities", read_log_probs},
         {"the average of the weights",
          [](TrainStep& step, std::vector<double>& seen) {
              step.swap_average();
              read_weights(step, seen);
              step.swap_average();
              read_weights(step, seen);
+         }},
+        {"log-probabilities of the average, which one replica computes",
+         [](TrainStep& step, std::vector<double>& seen) {
+             step.swap_average();
+             if (step.groups().dp.rank() == 0 || step.shares_weights()) read_log_probs(step, seen);
+             barrier(step.groups().dp);
+             step.swap_average();
          }},
         {"a text that one replica generates",
          [](TrainStep& step, std::vector<double>& seen) {
@@ -199,7 +207,7 @@ TEST(Gathers, OfTwoProcessesEndWhileTheNextForwardRuns) {
     const TemporaryFolder folder;
     const std::vector<int> statuses = run_processes(2, [&](int rank) {
         at::set_num_threads(1);
-        GlooFabric fabric({.rendezvous_file = folder.path() / "rendezvous",
+        GlooFabric fabric({.rendezvous_file = folder / "rendezvous",
                            .nonce = "n",
                            .prefix = "1/1-1",
                            .rank = rank,
@@ -218,15 +226,14 @@ TEST(Gathers, OfTwoProcessesEndWhileTheNextForwardRuns) {
             noted.forward = {};
             step.run(own_batch(i, step), 1e-2);
         }
-        std::ofstream(folder.path() / std::to_string(rank))
-            << noted.bytes << ' ' << noted.in_forward;
+        std::ofstream(folder / std::to_string(rank)) << noted.bytes << ' ' << noted.in_forward;
         barrier(dp);
         return 0;
     });
     EXPECT_EQ(statuses, (std::vector<int>{0, 0}));
     for (const char* const rank : {"0", "1"}) {
         std::int64_t bytes = 0, in_forward = 0;
-        std::ifstream(folder.path() / rank) >> bytes >> in_forward;
+        std::ifstream(folder / rank) >> bytes >> in_forward;
         EXPECT_GT(bytes, 0);
         EXPECT_EQ(in_forward, bytes);
     }

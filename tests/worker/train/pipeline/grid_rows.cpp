@@ -239,7 +239,7 @@ std::vector<Row> product(std::vector<Row> rows, Axis begin, Axis end) {
 std::vector<Row> taught_rows(std::mt19937_64& random) {
     const std::vector<Row> all = product({{}}, Split, Cp);
     const int triples = is_full() ? kAxes : 0;
-    return cover(all, tuples_of(all, triples), triples, random);
+    return cover(all, tuples_of(all, triples), triples, random, [](const Row&) { return 1; });
 }
 
 // Returns the rows with at most kRanksMax ranks: each layout with each of the `taught` rows, with
@@ -315,8 +315,8 @@ Grid make_grid() {
                    return !possible.contains(pair);
                });
     });
-    Grid grid{cover(legal, possible, thrice(), random),
-              cover(illegal, impossible, thrice(), random)};
+    Grid grid{cover(legal, possible, thrice(), random, cost_of),
+              cover(illegal, impossible, thrice(), random, cost_of)};
     for (const Row& row : grid.refused) grid.cells.push_back(nearest(legal, row));
     // The cells so far have all tuples. Further cells are cheap ones: with keys of others, because
     // one rank must train each key, and of the cheaper half.
@@ -338,9 +338,14 @@ std::vector<Row> context_rows() {
     std::vector<Row> legal;
     for (Row& row : all_rows(taught, {1, 2}))
         if (problems(row).empty()) legal.push_back(std::move(row));
-    Tuples pairs = tuples_of(legal, 0);
-    std::erase_if(pairs, [](int pair) { return pair % kRadix / 16 != Cp; });
-    std::vector<Row> cells = cover(legal, pairs, 0, random);
+    const int triples = is_full() ? kAxes : 0;
+    Tuples wanted = tuples_of(legal, triples);
+    // Keeps the pairs and triples whose last axis is Cp.
+    std::erase_if(wanted, [](int tuple) {
+        const int above = tuple / (kRadix * kRadix);
+        return (above > 0 ? above - 1 : tuple % kRadix) / 16 != Cp;
+    });
+    std::vector<Row> cells = cover(legal, wanted, triples, random, cost_of);
     std::vector<int> of_size(kValues[Cp].size(), 0);
     for (Row& cell : cells) cell[Again] = of_size[static_cast<std::size_t>(cell[Cp])]++ % kKinds;
     return cells;
@@ -377,7 +382,7 @@ std::vector<int> key_of(const Row& row) {
 }
 
 std::int64_t cost_of(const Row& row) {
-    return value(row, Tp) * batch_of(row) * base_of(row).config.layers;
+    return value(row, Tp) * value(row, Cp) * batch_of(row) * base_of(row).config.layers;
 }
 
 World world_of(const Row& row, const ModelSetup& setup) {

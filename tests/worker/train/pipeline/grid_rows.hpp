@@ -47,7 +47,8 @@ std::size_t cells_min();
 Grid make_grid();
 
 // Returns legal rows with context parallelism. Together they have all pairs of a size of Cp and a
-// value of another axis. They have no objective of preferences, because a rule refuses it.
+// value of another axis and, in the full grid, all triples with Cp. They have no objective of
+// preferences, because a rule refuses it.
 std::vector<Row> context_rows();
 
 // Returns the problems for which a job file with this layout is refused.

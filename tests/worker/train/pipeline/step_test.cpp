@@ -62,7 +62,7 @@ TEST(Step, TwoGlooProcessesTrainAsOneRankDoes) {
     const TemporaryFolder folder;
     const std::vector<int> statuses = run_processes(2, [&](int rank) {
         at::set_num_threads(1);
-        GlooFabric fabric({.rendezvous_file = folder.path() / "rendezvous",
+        GlooFabric fabric({.rendezvous_file = folder / "rendezvous",
                            .nonce = "n",
                            .prefix = "1/1-1",
                            .rank = rank,

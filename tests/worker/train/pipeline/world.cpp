@@ -3,10 +3,17 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 #include "worker/plan/pipeline_check.hpp"
+#include "worker/train/process/memory.hpp"
 #include "worker/train/prove/batches.hpp"
 
 namespace roll::train {
 namespace {
+
+// roll-rank also allocates tensors in this way. It takes a tenth less time than LibTorch's way.
+[[maybe_unused]] const bool kKeepsMemory = [] {
+    keep_freed_memory();
+    return true;
+}();
 
 // chosen so that the gradient norm exceeds kClip in every step
 constexpr double kStd = 0.2;

@@ -194,6 +194,22 @@ TEST(Prove, EachPlantedBugIsFoundByItsTensor) {
     }
 }
 
+// Without sequence parallelism and norms of heads, each tensor-parallel rank has whole gradients.
+TEST(Prove, ABugInATransferThatNoRankMakesIsAnError) {
+    const auto plant = parse_plant("drop|partial gradients");
+    ASSERT_TRUE(plant);
+    const spec::TrainSpec spec = job_of({.dp = 1, .tp = 2, .pp = 1});
+    try {
+        prove(spec, without_files(model_of_job()), {*plant});
+        FAIL();
+    } catch (const RankFailure& failure) {
+        EXPECT_EQ(failure.status(), 1);
+        EXPECT_EQ(std::string(failure.what()),
+                  "the planted bug changed nothing, because the ranks of this layout make no such "
+                  "transfer; plant another bug, or use another layout");
+    }
+}
+
 TEST(Prove, TheReportNamesEveryQuantity) {
     Proof proof;
     proof.job.spec = job_of({});

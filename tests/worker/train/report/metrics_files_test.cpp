@@ -49,24 +49,22 @@ TEST(MetricsFiles, CsvHasACellForEachColumnAndNoneForWhatARowLacks) {
 // The rise of a loss is found from applied steps, in a resumed run as in one that never stopped.
 TEST(MetricsFiles, AResumedRunTakesTheLossesOfItsAppliedSteps) {
     const TemporaryFolder folder;
-    std::ofstream(folder.path() / "metrics.jsonl")
+    std::ofstream(folder / "metrics.jsonl")
         << "{\"schema\": \"roll.metrics/1\"}\n{\"step\": 1, \"loss\": 3.5}\n"
         << "{\"step\": 2, \"loss\": 9.0, \"skipped\": true, \"spike\": \"loss\"}\n"
         << "{\"step\": 3, \"loss\": 2.5}\n{\"step\": 4, \"loss\": 2.25}\n";
-    const Metrics metrics(
-        {.output = folder.path(), .earlier = {}, .step = 3, .head = {}, .also = {}});
+    const Metrics metrics({.output = folder, .earlier = {}, .step = 3, .head = {}, .also = {}});
     EXPECT_EQ(metrics.losses(), (std::vector<std::pair<std::int64_t, double>>{{1, 3.5}, {3, 2.5}}));
 }
 
 // The first line describes the run, so a run that continues another job writes its own.
 TEST(MetricsFiles, ARunThatContinuesAnotherJobDescribesItself) {
     const TemporaryFolder folder;
-    const std::filesystem::path earlier = folder.path() / "earlier.jsonl",
-                                file = folder.path() / "metrics.jsonl";
+    const std::filesystem::path earlier = folder / "earlier.jsonl", file = folder / "metrics.jsonl";
     std::ofstream(earlier)
         << "{\"schema\": \"roll.metrics/1\", \"pp\": 4}\n{\"step\": 1}\n{\"step\": 2}\n";
     const auto text = [&](int pp) {
-        const Metrics metrics({.output = folder.path(),
+        const Metrics metrics({.output = folder,
                                .earlier = earlier,
                                .step = 1,
                                .head = {{"schema", "roll.metrics/1"}, {"pp", pp}},

@@ -11,18 +11,26 @@ seen:
     saved, files    in the steps of the checkpoints; in the files of the metrics
     job.KEY         in a key of the job which other programs than the trainer read
     refused         nowhere: Roll accepts only a value that changes nothing
+
+The test trains or plans a share of the keys that must change the training or the plan (shares.py). Of the others, it
+only sees that the key changes the job.
 """
 import array
 import concurrent.futures
 import itertools
 import json
 import os
+import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
 from ranks import RANK, RankCase
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[3]))
+from shares import share  # noqa: E402
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.abspath(os.path.join(FOLDER, '../../../..'))
@@ -170,9 +178,10 @@ class Foreign(RankCase):
                 'files': sorted(name for name in os.listdir(run.output) if 'tensorboard' in name)}
 
     def seen(self, what):
-        """Returns what is seen of a configuration: `what` is its JSON, and whether the job is planned or trained."""
-        config, way = what
-        document = self.job(json.loads(config), ranks=2 if way == 'plan' else 1)
+        """Returns what is seen of a configuration: `what` is its JSON, the number of ranks, and whether the job is
+        planned (plan), trained (run) or only written (job)."""
+        config, ranks, way = what
+        document = self.job(json.loads(config), ranks)
         if 'refused' in document or way == 'job':
             return document
         return {'plan': self.planned(document)} if way == 'plan' else self.trained(document)
@@ -188,14 +197,18 @@ class Foreign(RankCase):
                          {key for key, entry in keys.items() if 'to' in entry or 'rule' in entry})
         self.assertEqual({entry['key'] for entry in table['pipelines']} | WITHOUT_EFFECT,
                          {key for key, entry in of_pipelines.items() if 'to' in entry or 'column' in entry})
+        # Only a key that Roll honours changes the job.
+        self.assertEqual(self.job({**CONFIG, 'ddp_timeout': 7}), self.job(CONFIG))
         entries = table['keys'] + table['pipelines']
+        tried = set(share(range(len(entries))))
         pairs = []
-        for entry in entries:
+        for number, entry in enumerate(entries):
             place = entry['shows'].split('.')
             way = {'refused': 'job'}.get(place[0], place[0] if place[0] in ('job', 'plan') else 'run')
             before = {**CONFIG, **table['kinds'].get(entry.get('of'), {}), **entry.get('with', {})}
             key = entry['key'].replace('WORKER', 'actor_train')
-            pairs.append([(json.dumps(config), way) for config in (before, changed(before, key, entry['value']))])
+            kind = (2 if way == 'plan' else 1, way if number in tried else 'job')
+            pairs.append([(json.dumps(config), *kind) for config in (before, changed(before, key, entry['value']))])
         wanted = list(dict.fromkeys(one for pair in pairs for one in pair))
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             seen = dict(zip(wanted, pool.map(self.seen, wanted)))
@@ -206,7 +219,10 @@ class Foreign(RankCase):
                     self.assertIn('refused', seen[after])
                     continue
                 self.assertNotIn('refused', seen[after])
-                self.assertNotEqual(found(seen[after], entry['shows']), found(seen[before], entry['shows']))
+                is_whole = after[-1] == 'job' and not entry['shows'].startswith('job.')
+                one, other = (seen[what] if is_whole else found(seen[what], entry['shows'])
+                              for what in (after, before))
+                self.assertNotEqual(one, other)
 
 
 if __name__ == '__main__':

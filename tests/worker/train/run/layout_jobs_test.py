@@ -24,16 +24,16 @@ class LayoutJobs(RankCase):
                 (True, [{'pp': 2, 'dp': 2, 'vpp': 2}, {'pp': 2, 'vpp': 2, 'schedule': 'dualpipe-v'}, {'dp': 2, **ROWS},
                         {'tp': 2, 'pp': 2, 'dp': 2}, {'tp': 2, 'pp': 2, 'dp': 2, 'zero': 1}])):
             changes = {**SHORT, 'model__tie_word_embeddings': tied}
-            one = self.run_whole(1 + 10 * tied, 1, self.split(6, **changes))
+            one = self.run_whole(1 + 10 * tied, 1, self.split(4, **changes))
             steps = [row for row in one.metrics() if 'loss' in row]
             self.assertEqual({row['clip_factor'] < 1 for row in steps}, {True})
             self.assertEqual(len([row for row in one.metrics() if 'text' in row]), 2)
             for job, layout in enumerate(layouts, 2 + 10 * tied):
                 with self.subTest(tied=tied, **layout):
-                    document = self.split(6, **layout, **changes)
+                    document = self.split(4, **layout, **changes)
                     run = self.run_whole(job, 1, document)
                     self.expect_close(run.metrics(), one.metrics())
-                    self.expect_close_tensors(run.doubles(6), one.doubles(6))
+                    self.expect_close_tensors(run.doubles(4), one.doubles(4))
                     for axis in set(layout) & {'tp', 'pp', 'cp', 'zero'}:
                         self.assertIn(f', {axis} {layout[axis]}', run.log())
                     if 'pp' in layout:

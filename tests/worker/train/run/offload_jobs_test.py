@@ -39,7 +39,8 @@ class Offload:
         os.makedirs(folder, exist_ok=True)
         attempt = self.run_whole(job, 1, document, *args, env={'TMPDIR': folder}, **options)
         if self.KIND in (document['train'].get('activation_offload'), document['train']['optimizer'].get('offload')):
-            self.assertIn(f'offload: {self.WHAT} in files on the disk of {folder}\n', attempt.log())
+            what = ('a part of ' if 'offload_fraction' in document['train']['optimizer'] else '') + self.WHAT
+            self.assertIn(f'offload: {what} in files on the disk of {folder}\n', attempt.log())
             self.assertGreater(min(rank['offloaded'] for rank in self.memory_of(attempt)), 0)
         self.assertEqual(os.listdir(folder), [])
         return attempt
@@ -125,19 +126,21 @@ class Offload:
 class StateTest(Offload, RankCase):
     KEY, KIND, WHAT, PART = 'train.optimizer.offload', 'state', "the optimizer's state is", 'optimizer_moments'
     FILES = 2  # the two moments
-    JOBS = ({'rule': 'adamw', 'dp': 2, 'train__precision': 'bf16', **AVERAGE}, {'dp': 2, 'zero': 1},
+    JOBS = ({'rule': 'adamw', 'dp': 2, 'train__precision': 'bf16', **AVERAGE}, {'dp': 2, 'zero': 1, 'fraction': 0.5},
             {'rule': 'lion', 'dp': 2, 'zero': 2}, {'rule': 'sgd', 'dp': 2, 'zero': 3, **AVERAGE},
-            {'rule': 'muon', 'tp': 2}, {'rule': 'adamw_8bit', 'dp': 2, 'zero': 1}, {'rule': 'adafactor', 'pp': 2},
-            {'rule': 'adamw_bf16', **ADAPTER})
+            {'rule': 'muon', 'tp': 2, 'fraction': 0.5}, {'rule': 'adamw_8bit', 'dp': 2, 'zero': 1},
+            {'rule': 'adafactor', 'pp': 2}, {'rule': 'adamw_bf16', **ADAPTER})
     # 22 million parameters, most of them in the embedding and the output layer
     WIDE = {'model__hidden_size': 128, 'model__intermediate_size': 256, 'model__vocab_size': 81920,
             'train__micro_batch_size': 1, 'train__global_batch_size': 1, 'data__valid': 0.0, 'checkpoint__every': 0}
 
-    def job(self, offload, rule='adam', steps=4, dp=1, tp=1, pp=1, zero=0, **changes):
+    def job(self, offload, rule='adam', steps=4, dp=1, tp=1, pp=1, zero=0, fraction=None, **changes):
         document = self.document(steps, dp=dp, parallel__tp=tp, parallel__pp=pp, parallel__zero=zero,
                                  resources__slots_per_node=dp * tp * pp, checkpoint__every=2, checkpoint__keep=9,
                                  **{**SHORT, **changes})
         document['train']['optimizer'].update(kind=rule, offload=offload)
+        if fraction and offload != 'none':
+            document['train']['optimizer'].update(offload_fraction=fraction)
         return document
 
     def large(self, offload, **changes):
@@ -176,7 +179,7 @@ class ActivationTest(Offload, RankCase):
                              train__activation_offload=activations, **{**SHORT, **self.ROWS, **changes})
 
     def large(self, activations, **changes):
-        return self.document(2, dp=1, train__activation_offload=activations, **self.MANY, **changes)
+        return self.document(1, dp=1, train__activation_offload=activations, **self.MANY, **changes)
 
     def test_the_plan_of_both_keys_and_of_a_limit(self):
         both = self.large('saved', train__optimizer__offload='state')

@@ -131,7 +131,7 @@ class RankTest(RankCase):
         told = self.plan(self.document(10)).stdout
         self.assertNotIn('frozen', told)
         self.assertRegex(told, r'\ntime        0s if each of 2 ranks reaches half of \S+ GFLOP/s')
-        self.assertRegex(told, r'\nmemory      \S+ MiB a rank: .* program 141 MiB\n')
+        self.assertRegex(told, r'\nmemory      \S+ MiB a rank: .* program 144 MiB\n')
         memory = plan['memory_per_rank_bytes']
         self.assertEqual(memory['total'], sum(memory.values()) - memory['total'])
 

@@ -1,6 +1,7 @@
 """Shared by the tests of roll-rank as real processes: attempts, and a small corpus with a job."""
 import array
 import glob
+import hashlib
 import json
 import math
 import os
@@ -44,6 +45,13 @@ def json_of(*path):
 def write_text(path, text):
     with open(path, 'w', encoding='utf-8') as file:
         file.write(text)
+
+
+class Files(dict):
+    """Bytes of files by their names. When two differ, a test prints hashes, because a diff of the bytes takes hours."""
+
+    def __repr__(self):
+        return str({name: hashlib.sha256(data).hexdigest()[:8] for name, data in self.items()})
 
 
 class Attempt:
@@ -170,7 +178,7 @@ class Attempt:
     def weights(self, step):
         """Returns {file: bytes} of the files needed to resume: weights, moments, state."""
         folder = dict(self.published)[step]
-        found = {}
+        found = Files()
         for pattern in ('iter_0000001/*/model_optim_rng.pt', 'iter_0000001/*.*', 'iter_0000001/.metadata',
                         'roll/optimizer/*', 'roll/state.json'):
             for path in glob.glob(os.path.join(folder, pattern)):

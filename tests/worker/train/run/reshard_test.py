@@ -15,17 +15,17 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[3]))
 from shares import share  # noqa: E402
 
 SIZES = {'model__vocab_size': 257, 'model__tie_word_embeddings': True, 'train__global_batch_size': 8}
-LAYOUTS = ({'tp': 2, 'pp': 2, 'parallel__sequence': True}, {'dp': 4, 'parallel__zero': 3},
+LAYOUTS = ({'tp': 2, 'pp': 2, 'parallel__sequence': True}, {'dp': 2, 'cp': 2, 'parallel__zero': 3},
            {'pp': 4, 'schedule': 'zb-h1'}, {'tp': 2, 'dp': 2, 'parallel__zero': 2},
            {'pp': 2, 'vpp': 2, 'schedule': 'zb-v'})
 
 
 class Reshard(RankCase):
 
-    def of(self, steps, dp=1, tp=1, pp=1, vpp=1, schedule='auto', **changes):
-        """Returns a document for dp x tp x pp ranks."""
-        return self.document(steps, dp=dp, parallel__tp=tp, parallel__pp=pp, parallel__vpp=vpp,
-                             parallel__schedule=schedule, resources__slots_per_node=dp * tp * pp,
+    def of(self, steps, dp=1, tp=1, pp=1, cp=1, vpp=1, schedule='auto', **changes):
+        """Returns a document for dp x tp x pp x cp ranks."""
+        return self.document(steps, dp=dp, parallel__tp=tp, parallel__pp=pp, parallel__cp=cp, parallel__vpp=vpp,
+                             parallel__schedule=schedule, resources__slots_per_node=dp * tp * pp * cp,
                              **{**DOUBLE, **SIZES, **changes})
 
     def resumed(self, job, start, steps, **layout):

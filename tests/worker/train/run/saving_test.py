@@ -121,11 +121,16 @@ class Saving(RankCase):
         except OSError:
             pass
         full_at = attempt.metrics()[-1]['step']
+
+        def postponed():
+            return attempt.said('progress')[-1]['p'].get('checkpoint_postponed', '')
+        await_true('not told', attempt, lambda: 'no space' in postponed())
         time.sleep(0.5)
         self.assertLessEqual(attempt.metrics()[-1]['step'], full_at + 20)
         for path in filter(os.path.exists, (ballast, rest)):
             os.remove(path)
         await_true('no checkpoint once there is room', attempt, lambda: len(attempt.published) > 1)
+        await_true('still told', attempt, lambda: not postponed())
         attempt.ranks[0].send_signal(signal.SIGTERM)
         self.assertEqual(attempt.wait(), [75], attempt.log())
         steps = [row['step'] for row in attempt.metrics()]

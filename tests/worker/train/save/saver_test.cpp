@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/files.hpp"
+#include "tests/temporary_folder.hpp"
 #include "tests/worker/train/processes.hpp"
 #include "worker/checkpoint/state.hpp"
 #include "worker/train/model/model_setup.hpp"
@@ -34,12 +35,12 @@ TEST(Saver, DoesNotWaitForADeletionIfTheDiskHasRoom) {
     const ModelSetup model{};
     WorkerLink link;
     SaverOptions options{};
-    options.checkpoints = folder.path();
+    options.checkpoints = folder.native();
     options.writer = writer;
     options.retention.optimizer = 1;
     options.recorded = {{.name = {1, writer}}};
     const fs::path manifest =
-        slow_to_strip(folder.path() / checkpoint::final_name(options.recorded[0].name));
+        slow_to_strip(folder / checkpoint::final_name(options.recorded[0].name));
     Saver saver(std::move(options), model, link);
     saver.recorded(2);  // the optimizer state of step 1 may be deleted
     auto room = std::async(std::launch::async, [&] { return saver.has_room(3); });

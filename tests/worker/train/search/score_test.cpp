@@ -6,6 +6,7 @@
 
 #include "common/spec/train/lora.hpp"
 #include "common/spec/train/read_lora.hpp"
+#include "worker/plan/cost.hpp"
 
 namespace roll::train {
 namespace {
@@ -33,6 +34,7 @@ void expect_near_plan(const char* name, spec::TrainSpec job, const spec::ModelCo
     const spec::ParallelSpec layouts[] = {{},
                                           {.tp = 2},
                                           {.pp = 2},
+                                          {.cp = 2},
                                           {.dp = 2, .zero = 1},
                                           {.dp = 2, .zero = 2},
                                           {.dp = 2, .zero = 3},
@@ -43,7 +45,7 @@ void expect_near_plan(const char* name, spec::TrainSpec job, const spec::ModelCo
         const auto estimated = static_cast<double>(estimate(job, config, bytes).memory);
         EXPECT_NEAR(estimated / planned, 1, 0.3)
             << name << " dp " << layout.dp << " tp " << layout.tp << " pp " << layout.pp << " zero "
-            << layout.zero;
+            << layout.zero << " cp " << layout.cp;
     }
 }
 
@@ -63,6 +65,24 @@ TEST(Score, TheEstimateOfMemoryIsNearThePlan) {
     expect_near_plan("LoRA", job, adapted);
     adapted.lora = spec::lora_spec({{"r", 8}, {"alpha", 8}, {"base", "nf4"}});
     expect_near_plan("QLoRA", job, adapted);
+}
+
+// A rank's products have the rows of one context-parallel rank, and both scores count the keys and
+// values that the ranks send each other.
+TEST(Score, ContextParallelRanksComputeTheirOwnRowsAndSendKeysAndValues) {
+    spec::TrainSpec job;
+    job.seq_length = 256;
+    job.micro_batch_size = 1;
+    job.global_batch_size = 4;
+    job.steps = 1;
+    job.parallel.cp = 2;
+    const LayoutScore measured = measure(job, model(), false);
+    const LayoutScore estimated = estimate(job, model(), job_bytes(job, model(), false));
+    const double rows = 4 * (128 + kRowsMore);
+    const double flops = plan::flops_per_token(model(), job.seq_length).causal * rows;
+    const double sent = kFlopsPerByte * static_cast<double>(measured.sent);
+    EXPECT_NEAR(measured.time / (flops + sent), 1, 1e-9);
+    EXPECT_NEAR(static_cast<double>(estimated.sent) / static_cast<double>(measured.sent), 1, 0.01);
 }
 
 }  // namespace

@@ -50,7 +50,8 @@ LearnedDocuments count_pairs(const Corpus& corpus, const RowRules& rules) {
     return counts;
 }
 
-// Adds a document to the counts. `used` has the rules that decide which of its tokens are used.
+// Adds a document to the counts. `used` has the rules that decide which tokens of the document are
+// used.
 void count(const Tokens& document, const RowRules& used, const LearnRules& rules,
            LearnedDocuments& counts) {
     ++counts.documents;

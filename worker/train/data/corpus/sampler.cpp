@@ -288,7 +288,8 @@ Result<void> Sampler::add_blend(const SampleRules& rules) {
     return {};
 }
 
-// Returns a window by its number. `key` selects the shifts of an epoch.
+// Returns a window by its number. `key` identifies the epoch, and so determines the offset by which
+// the windows of a file are shifted.
 Window Sampler::window_of(std::uint64_t window, std::uint64_t key) const {
     if (!packed_.empty()) return packed_[window];
     const auto after = std::upper_bound(starts_.begin(), starts_.end(), window);

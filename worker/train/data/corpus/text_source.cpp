@@ -16,7 +16,8 @@ namespace {
 
 // Number of bytes of text on each side of a cut that are encoded to check the cut
 constexpr std::size_t kContext = 256;
-constexpr int kTriesMax = 16;  // maximum number of cuts of each kind that are tried
+// maximum number of line ends, and of spaces, at which a cut is tried
+constexpr int kTriesMax = 16;
 constexpr std::uint64_t kLineMax = 1ULL << 30;
 // number of bytes of a bad line that are kept for messages
 constexpr std::size_t kQuoted = 1 << 20;

@@ -17,19 +17,19 @@ namespace fs = std::filesystem;
 class BlendOfFiles : public testing::Test {
   protected:
     TokenFile bytes(const std::string& name, std::size_t size) const {
-        std::ofstream(folder_.path() / name) << std::string(size, name[0]);
-        return TokenFile::open_bytes(folder_.path() / name).value();
+        std::ofstream(folder_ / name) << std::string(size, name[0]);
+        return TokenFile::open_bytes(folder_ / name).value();
     }
     // Makes a file of prompts and completions, each with `size` tokens in all.
     TokenFile completions(const std::string& name, int lines, std::size_t size) const {
-        const fs::path path = folder_.path() / (name + ".jsonl");
+        const fs::path path = folder_ / (name + ".jsonl");
         std::ofstream out(path);
         for (int i = 0; i < lines; ++i)
             out << R"({"prompt": "p", "completion": ")" << std::string(size - 1, name[0])
                 << "\"}\n";
         out.close();
         PrepareOptions options;
-        options.directory = folder_.path() / "tokens";
+        options.directory = folder_ / "tokens";
         options.rules.completions = true;
         const auto all = [](const PrepareProgress&) { return true; };
         const auto made = prepare(path, tokenizer::Tokenizer::bytes(), options, all).value();

@@ -19,14 +19,14 @@ constexpr const char* kTemplate =
 class ChatRecords : public testing::Test {
   protected:
     Result<std::optional<Prepared>> from_lines(const std::string& lines, bool has_template = true) {
-        const auto path = folder_.path() / "chats.jsonl";
+        const auto path = folder_ / "chats.jsonl";
         std::ofstream(path, std::ios::binary) << lines;
         return prepared(path, has_template);
     }
     Result<std::optional<Prepared>> prepared(const std::filesystem::path& path,
                                              bool has_template = true) {
         PrepareOptions options;
-        options.directory = folder_.path() / "tokens";
+        options.directory = folder_ / "tokens";
         options.rules.completions = true;
         options.rules.end_token = 1;
         options.rules.render.train_on = train_on_;
@@ -129,7 +129,7 @@ TEST_F(ChatRecords, PairsComeBeforeConversations) {
 TEST_F(ChatRecords, BadRecordsAreNamedByLine) {
     const std::string good = R"({"messages": [{"role": "assistant", "content": "b"}]})"
                              "\n";
-    const std::string where = "data: " + (folder_.path() / "chats.jsonl").string() + ", line 2: ";
+    const std::string where = "data: " + (folder_ / "chats.jsonl").string() + ", line 2: ";
     const std::string next =
         "; correct this line, or set `data.on_bad_line: skip` to leave out such lines";
     EXPECT_EQ(learned(good + R"({"prompt": "p", "completion": "c"})"),
@@ -167,8 +167,8 @@ TEST_F(ChatRecords, TokensOfConversationsThatAreGoneAreFound) {
     const auto made = from_lines(R"({"messages": [{"role": "assistant", "content": "b"}]})");
     ASSERT_TRUE(made && *made) << made.error().message;
     EXPECT_EQ((*made)->form, chat::Form::Messages);
-    std::filesystem::remove(folder_.path() / "chats.jsonl");
-    const auto again = prepared(folder_.path() / "chats.jsonl");
+    std::filesystem::remove(folder_ / "chats.jsonl");
+    const auto again = prepared(folder_ / "chats.jsonl");
     ASSERT_TRUE(again && *again) << again.error().message;
     EXPECT_EQ((*again)->bin, (*made)->bin);
 }

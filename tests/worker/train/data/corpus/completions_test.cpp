@@ -19,10 +19,10 @@ class Completions : public testing::Test {
     // is the key of texts; empty: lines without a prompt are bad lines.
     Result<std::optional<Prepared>> prepared(const std::string& lines,
                                              const std::string& field = "") {
-        const auto path = folder_.path() / "pairs.jsonl";
+        const auto path = folder_ / "pairs.jsonl";
         std::ofstream(path, std::ios::binary) << lines;
         PrepareOptions options;
-        options.directory = folder_.path() / "tokens";
+        options.directory = folder_ / "tokens";
         options.rules.completions = true;
         options.rules.prompt_field = "q";
         options.rules.completion_field = "a";

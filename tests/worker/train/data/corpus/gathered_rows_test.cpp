@@ -21,10 +21,10 @@ class Gathered : public testing::Test {
             encoded.ids.insert(encoded.ids.end(), sizes[i], static_cast<std::uint32_t>(i));
             encoded.document_ends.push_back(encoded.ids.size());
         }
-        TokenWriter writer = TokenWriter::open(folder_.path() / "sizes", TokenType::Int32).value();
+        TokenWriter writer = TokenWriter::open(folder_ / "sizes", TokenType::Int32).value();
         EXPECT_TRUE(writer.append(encoded));
         EXPECT_TRUE(writer.finish());
-        return TokenFile::open_indexed(folder_.path() / "sizes.bin").value();
+        return TokenFile::open_indexed(folder_ / "sizes.bin").value();
     }
 
     TemporaryFolder folder_;

@@ -23,14 +23,14 @@ class Lists : public testing::Test {
     // Writes a file, and tokenizes it in slices of a few records.
     Result<std::optional<Prepared>> made(const std::string& name, const std::string& text,
                                          bool skip_bad = false) {
-        EXPECT_TRUE(write_file_atomically(top_.path() / name, text));
+        EXPECT_TRUE(write_file_atomically(top_ / name, text));
         PrepareOptions options;
-        options.directory = top_.path() / (name + ".tokens");
+        options.directory = top_ / (name + ".tokens");
         options.threads = 3;
         options.skip_bad_lines = skip_bad;
         options.rules.slice_bytes = 200;
         options.rules.end_token = 0;
-        return prepare(top_.path() / name, Tokenizer::bytes(), options,
+        return prepare(top_ / name, Tokenizer::bytes(), options,
                        [](const PrepareProgress&) { return true; });
     }
     static std::string tokens(const fs::path& bin) {

@@ -77,7 +77,7 @@ struct Case {
     explicit Case(const Json& json) : given(json) {
         std::vector<NamedTokens> files;
         for (const Json& file : given["files"]) {
-            const fs::path base = folder.path() / std::to_string(files.size());
+            const fs::path base = folder / std::to_string(files.size());
             const fs::path bin = write_tokens(base, file, given["dtype"]);
             files.push_back({bin, TokenFile::open_indexed(bin).value()});
         }

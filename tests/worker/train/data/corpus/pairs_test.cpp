@@ -23,10 +23,10 @@ constexpr const char* kPairTemplate =
 class Pairs : public testing::Test {
   protected:
     Result<std::optional<Prepared>> prepared(const std::string& lines) {
-        const auto path = folder_.path() / "pairs.jsonl";
+        const auto path = folder_ / "pairs.jsonl";
         std::ofstream(path, std::ios::binary) << lines;
         PrepareOptions options;
-        options.directory = folder_.path() / "tokens";
+        options.directory = folder_ / "tokens";
         options.rules.completions = true;
         options.rules.labels = labels_;
         options.rules.pairs = !labels_;

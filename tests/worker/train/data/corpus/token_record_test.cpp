@@ -25,7 +25,7 @@ class Records : public testing::Test {
     }
     PrepareOptions options(const char* folder = "tokens") const {
         PrepareOptions options;
-        options.directory = folder_.path() / folder;
+        options.directory = folder_ / folder;
         return options;
     }
     Result<std::optional<Prepared>> prepared(const PrepareOptions& options) const {
@@ -38,7 +38,7 @@ class Records : public testing::Test {
     }
 
     TemporaryFolder folder_;
-    fs::path source_ = folder_.path() / "lines.jsonl";
+    fs::path source_ = folder_ / "lines.jsonl";
     tokenizer::Tokenizer bytes_ = tokenizer::Tokenizer::bytes();
 };
 
@@ -179,7 +179,7 @@ TEST_F(Records, TokensWithoutTheTextsAreNotThoseOfAJobThatAsksForTexts) {
 
 TEST(Fingerprint, ATerabyteCostsAsMuchAsAFewMegabytes) {
     const TemporaryFolder folder;
-    const fs::path path = folder.path() / "huge.bin";
+    const fs::path path = folder / "huge.bin";
     std::ofstream(path).put('x');
     fs::resize_file(path, std::uintmax_t{1} << 40U);  // a sparse file
     const auto hash = [&] { return sample_hash(MappedFile::open(path).value().bytes()); };

@@ -49,8 +49,8 @@ inline __attribute__((always_inline)) __m256i halves(const float* from, __mmask1
 
 #endif
 
-// load_wide() loads and widens one vector of float lanes. low_half() widens the first numbers of a
-// vector.
+// load_wide() loads and widens one vector of float lanes. low_half() widens the first half of the
+// numbers in a vector.
 inline __attribute__((always_inline)) void load_wide(const c10::BFloat16* from, Vec<float>& to) {
     at::vec::load_fp32_from_bf16(from, to);
 }

@@ -1,18 +1,14 @@
-#include "daemon/http/rate_limit.hpp"
+#include "common/rate_limit.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
-#include <span>
 
-#include <arpa/inet.h>
-
-namespace roll::http {
+namespace roll {
 
 double RateLimit::requests_of(const Bucket& bucket, Instant now) const {
     const std::chrono::duration<double> passed = now - bucket.filled;
-    return std::min(burst(), bucket.requests + std::max(0.0, passed.count()) * per_second_);
+    return std::min(burst_, bucket.requests + std::max(0.0, passed.count()) * per_second_);
 }
 
 RateLimit::Bucket& RateLimit::bucket_of(const std::string& client, Instant now) {
@@ -21,16 +17,17 @@ RateLimit::Bucket& RateLimit::bucket_of(const std::string& client, Instant now) 
     if (buckets_.size() >= kClientsMax) {
         // A full bucket is the same as no bucket, so remove the clients with a full bucket.
         std::erase_if(buckets_,
-                      [&](const auto& one) { return requests_of(one.second, now) >= burst(); });
+                      [&](const auto& one) { return requests_of(one.second, now) >= burst_; });
     }
     if (buckets_.size() >= kClientsMax) {
-        if (!shared_) shared_ = Bucket{burst(), now};
+        if (!shared_) shared_ = Bucket{burst_, now};
         return *shared_;
     }
-    return buckets_.emplace(client, Bucket{burst(), now}).first->second;
+    return buckets_.emplace(client, Bucket{burst_, now}).first->second;
 }
 
 std::optional<std::chrono::milliseconds> RateLimit::take(const std::string& client, Instant now) {
+    if (per_second_ <= 0) return std::nullopt;
     const std::lock_guard lock(mutex_);
     Bucket& bucket = bucket_of(client, now);
     bucket = {requests_of(bucket, now), now};
@@ -47,12 +44,4 @@ bool RateLimit::knows(const std::string& client) const {
     return buckets_.contains(client);
 }
 
-std::string client_of_address(const std::string& address) {
-    std::array<unsigned char, sizeof(in6_addr)> bytes{};
-    if (::inet_pton(AF_INET6, address.c_str(), bytes.data()) != 1) return address;
-    constexpr std::array<unsigned char, 12> kMapped = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-    const std::size_t used = std::ranges::equal(kMapped, std::span(bytes).first<12>()) ? 16 : 8;
-    return std::string(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(used));
-}
-
-}  // namespace roll::http
+}  // namespace roll
