@@ -281,10 +281,10 @@ void check_groups(const CheckedJob& job, const std::vector<std::string>& paramet
 // Checks the job's settings against a model that has experts.
 void check_experts(const CheckedJob& job) {
     const auto cp = number_of(object_of(job.document, "parallel"), "cp").value_or(1);
-    const spec::ExpertUse use{spec::objective_name(job.document.value("objective", Json())),
-                              static_cast<int>(std::min<std::int64_t>(cp, 1'000'000)),
-                              job.train.contains("lora"),
-                              object_of(job.document, "resources").contains("gpus_per_node")};
+    const spec::ExpertUse use{
+        spec::objective_name(job.document.value("objective", Json())),
+        static_cast<int>(std::min<std::int64_t>(cp, 1'000'000)), job.train.contains("lora"),
+        object_of(job.document, "resources").value("gpus_per_node", Json(0)) != 0};
     for (const spec::Problem& problem : spec::expert_problems(use))
         job.note(problem.path, problem.message);
 }

@@ -95,6 +95,14 @@ class ModelCheck(unittest.TestCase):
                          r'is missing')
         self.assertRegex('\n'.join(found('', 'missing.csv')), r'parallel\.schedule_file .*/missing\.csv')
 
+    def test_experts_are_refused_on_gpus_but_not_for_a_count_of_0(self):
+        sizes = {'family': 'qwen3_moe', 'hidden_size': 32, 'num_hidden_layers': 2, 'num_attention_heads': 2,
+                 'intermediate_size': 32, 'num_experts': 4, 'num_experts_per_tok': 2, 'moe_intermediate_size': 16}
+        job = self.job(sizes, tokenizer='bytes', resources={'slots_per_node': 1, 'gpus_per_node': 0})
+        self.assertEqual(self.problems(job), [])
+        job['resources'] = {'gpus_per_node': 1}
+        self.assertIn('not been trained on GPUs yet', self.problems(job)[0])
+
     def test_all_of_a_model_is_told_at_once(self):
         def cut(folder):
             path = os.path.join(folder, 'model.safetensors')
